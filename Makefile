@@ -11,7 +11,7 @@ configure = mkdir -p $(1) && { $(CMAKE) -S . -B $(1) $(2) >$(1).log 2>&1 || { ca
 
 PACKAGES = gcc cmake make pkg-config libc6-dev libxxhash-dev libboost-context-dev libjansson-dev \
            libsodium-dev libcmocka-dev libucx-dev libibverbs-dev librdmacm-dev
-TOOLS    = clang clang-format clang-tidy libclang-rt-14-dev
+TOOLS    = clang clang-format clang-tidy libclang-rt-14-dev python3
 
 # For the header in C++, and rivals of farside compare that are libraries.
 TEST_PACKAGES = g++ liblmdb-dev libcuckoo-dev python3
@@ -130,9 +130,11 @@ clang: test-packages configured tools
 SOURCES = $(shell git ls-files '*.c' '*.h')
 
 format: tools
+	@scripts/wrap-comments $(SOURCES)
 	@clang-format -i $(SOURCES)
 
 format-check: tools
+	@scripts/wrap-comments --check $(SOURCES)
 	@clang-format --dry-run --Werror $(SOURCES)
 
 tidy: built tools

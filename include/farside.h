@@ -23,7 +23,8 @@
  * Caveats
  *
  *   - After FAR_NODE_LOST part of the pool is lost for good: close it, and create it again.
- *   - A session must be closed before its pool. Tables that were not closed are closed with their pool.
+ *   - A session must be closed before its pool. Tables that were not closed are closed with their
+ *     pool.
  *   - A session takes one call at a time. While one is under way, calls on the session by another
  *     thread or by a callback return FAR_INVALID, and far_session_close() ends the program with a
  *     message. This finds mistakes; it does not make a session safe for threads: two threads that
@@ -190,10 +191,10 @@ typedef struct far_session far_session;
  *             are zero. Devices without memory to share (/dev/zero, /dev/null, terminals),
  *             directories, pipes and sockets are refused.
  *             For an existing pool, options may be left out; those given must match it.
- *             wait=1 (default 0), for a device that machines share: a session whose process cannot be
- *             seen from here is not taken for dead when it is silent, but waited for. Then nothing
- *             that it may still write to is used again. An operator who knows that such sessions are
- *             dead opens the pool with wait=0, for far_pool_check() with repair.
+ *             wait=1 (default 0), for a device that machines share: a session whose process cannot
+ *             be seen from here is not taken for dead when it is silent, but waited for. Then
+ *             nothing that it may still write to is used again. An operator who knows that such
+ *             sessions are dead opens the pool with wait=0, for far_pool_check() with repair.
  *         ucx://HOST:PORT[,HOST:PORT...][?timeout=MS&secret=FILE&clients=N&lease=MS]
  *             memory of up to 64 memory nodes (`farside memd`), reached over the network by UCX.
  *             Name the same nodes in the same order each time. If several processes open a pool
@@ -207,8 +208,8 @@ typedef struct far_session far_session;
  *             holds for operations that need them, until they are back; far_pool_info() says which
  *             they are. Tables are not created meanwhile, and nothing is repaired.
  *             secret: a file with a secret of 16 to 1024 bytes that nodes and clients prove to
- *             each other. A file that all users of the machine can read or change is refused. Without
- *             this option, the secret is in the file that the environment variable
+ *             each other. A file that all users of the machine can read or change is refused.
+ *             Without this option, the secret is in the file that the environment variable
  *             FARSIDE_SECRET_FILE names, or in the variable FARSIDE_SECRET itself.
  *         verbs://HOST:PORT[,HOST:PORT...][?timeout=MS&secret=FILE&clients=N&lease=MS]
  *             the same, reached by RDMA: the node's network card does the work. timeout is from
@@ -238,9 +239,9 @@ typedef struct far_session far_session;
 FAR_API int far_pool_open(const char *uri, far_pool **pool);
 
 /* Closes a pool and all of its table handles. Close its sessions first. If a session is still open,
- * all calls on it return FAR_INVALID from then on, except far_session_close(), and the pool's memory
- * is freed when the last one is closed. NULL is ignored. In a child of fork(), closing a pool of the
- * parent frees local memory only. */
+ * all calls on it return FAR_INVALID from then on, except far_session_close(), and the pool's
+ * memory is freed when the last one is closed. NULL is ignored. In a child of fork(), closing a
+ * pool of the parent frees local memory only. */
 FAR_API void far_pool_close(far_pool *pool);
 
 /*
@@ -321,8 +322,8 @@ struct far_node_info {
 };
 
 /* Asks a node for its counters; nodes are numbered from 0. FAR_INVALID: no such node.
- * FAR_UNSUPPORTED: the pool is not on memory nodes. FAR_UNREACHABLE, FAR_TIMEOUT, FAR_NODE_LOST; if the
- * pool was opened without the node, its address is set nevertheless. */
+ * FAR_UNSUPPORTED: the pool is not on memory nodes. FAR_UNREACHABLE, FAR_TIMEOUT, FAR_NODE_LOST; if
+ * the pool was opened without the node, its address is set nevertheless. */
 FAR_API int far_node_info(far_session *session, unsigned node, struct far_node_info *info);
 
 /*
@@ -334,18 +335,18 @@ FAR_API int far_node_info(far_session *session, unsigned node, struct far_node_i
  * See far_session_watch().
  *
  * With repair,
- *   - sessions that were silent for longer than a lease, or on shm: whose process has ended, are shut
- *     out and their unfinished work is completed (a session that was only stopped registers again
- *     with its next operation);
- *   - a block that fails its checksum is corrected if one flipped bit explains it and it has no more
- *     than 4 KiB. Otherwise its entry is removed: the key was lost before, and can be written again.
- *     So is an entry that leads out of the pool;
+ *   - sessions that were silent for longer than a lease, or on shm: whose process has ended, are
+ *     shut out and their unfinished work is completed (a session that was only stopped registers
+ *     again with its next operation);
+ *   - a block that fails its checksum is corrected if one flipped bit explains it and it has no
+ *     more than 4 KiB. Otherwise its entry is removed: the key was lost before, and can be written
+ *     again. So is an entry that leads out of the pool;
  *   - a key in a place where no operation looks for it is moved to the right one, unless it is
  *     there;
  *   - of a duplicate key, the copy stays that far_get() returns;
- *   - a row of `rcuckoo` or a group of `chime` that fails its checksum is made whole again: with all
- *     entries if one flipped bit explains the damage, else with those that their blocks prove. The
- *     head of a node of `chime` is corrected if one flipped bit explains the damage;
+ *   - a row of `rcuckoo` or a group of `chime` that fails its checksum is made whole again: with
+ *     all entries if one flipped bit explains the damage, else with those that their blocks prove.
+ *     The head of a node of `chime` is corrected if one flipped bit explains the damage;
  *   - memory that no table reaches and no session holds becomes free.
  * A table whose directory is damaged is not repaired. Then lost memory is not freed either.
  *
@@ -457,9 +458,9 @@ FAR_API int far_table_open(far_session *session, const char *name, const char *i
  *
  * Every far_table_create() and far_table_open() of one table in a process returns the same handle.
  * It is freed when it has been closed as often; do not use it after that. The table itself stays.
- * Handles that are never closed are freed with their pool. A session frees what it keeps of the table
- * when it first uses another table, or when it is closed. Close a handle after the last operation on
- * it has ended or been reaped. NULL is ignored.
+ * Handles that are never closed are freed with their pool. A session frees what it keeps of the
+ * table when it first uses another table, or when it is closed. Close a handle after the last
+ * operation on it has ended or been reaped. NULL is ignored.
  */
 FAR_API void far_table_close(far_table *table);
 
@@ -477,8 +478,9 @@ FAR_API const char *far_table_index(const far_table *table);
  *
  * Once the call has returned FAR_OK, every operation of any session on this table returns
  * FAR_NO_TABLE. Operations that run at the same time complete as usual or return FAR_NO_TABLE. The
- * handle stays valid until it is closed, for far_table_name(). A session forgets its statistics of a
- * dropped table when it first uses another table. A new table of the same name has another handle.
+ * handle stays valid until it is closed, for far_table_name(). A session forgets its statistics of
+ * a dropped table when it first uses another table. A new table of the same name has another
+ * handle.
  *
  * FAR_NO_TABLE  it was dropped before
  * FAR_UNKNOWN   the connection broke: the table may be dropped, now or later
@@ -513,8 +515,8 @@ FAR_API const char *far_index_name(unsigned i);
  *   FAR_NO_TABLE     the table was dropped; nothing was done
  *   FAR_KEY_SIZE     key_len is 0, over FAR_KEY_MAX, or over the index's own limit
  *   FAR_CORRUPT      damaged data was found
- *   FAR_CONTENTION   lost to other clients more often than the bound allows, or one of them does not
- *                    go on; nothing was done
+ *   FAR_CONTENTION   lost to other clients more often than the bound allows, or one of them does
+ *                    not go on; nothing was done
  *   FAR_FENCED       the session stood still for longer than its lease, twice in one operation;
  *                    nothing was done
  *   FAR_UNREACHABLE, FAR_TIMEOUT, FAR_REFUSED, FAR_NODE_LOST
@@ -585,8 +587,8 @@ typedef enum far_decision far_modify_fn(void *arg, const void *old, size_t old_l
  * Use it for compare-and-set, counters, append and the like. In indexes without locks it costs as
  * much as far_update() of a key that the session has not written before. In `rcuckoo` every change
  * holds a lock of its rows. There the callback is called while the lock is held, so it should be
- * quick, and a new value that is not kept inline takes two round trips more. In `chime` the callback
- * is called while the key's leaf is locked, at the cost of an update.
+ * quick, and a new value that is not kept inline takes two round trips more. In `chime` the
+ * callback is called while the key's leaf is locked, at the cost of an update.
  *
  *     static enum far_decision add_one(void *arg, const void *old, size_t len, const void **value,
  *                                      size_t *value_len)
@@ -639,10 +641,10 @@ FAR_API bool far_entry_next(const void *buf, size_t len, size_t *pos, struct far
  *     } while (rc == FAR_OK && cursor != 0);
  *
  * cursor    0 to begin with; set to where the next call continues, and to 0 at the end
- * flags     FAR_KEYS_ONLY, FAR_PASS_AWAY, both, or 0. With FAR_PASS_AWAY the call does not fail with
- *           FAR_UNREACHABLE if it comes to a part of the table, or to a value, on a node that the pool
- *           was opened without: it leaves that out. In index `chime` that is all below a node of the
- *           tree; if its highest node is away, the call fails
+ * flags     FAR_KEYS_ONLY, FAR_PASS_AWAY, both, or 0. With FAR_PASS_AWAY the call does not fail
+ *           with FAR_UNREACHABLE if it comes to a part of the table, or to a value, on a node that
+ *           the pool was opened without: it leaves that out. In index `chime` that is all below a
+ *           node of the tree; if its highest node is away, the call fails
  * buf, cap  where the entries go. If the call fails, the contents of buf are undefined
  * len       set to the number of bytes of entries. It can be 0 before the end: one call reads a
  *           bounded part of the table. With FAR_TOO_SMALL, the number of bytes that the next entry
@@ -653,9 +655,9 @@ FAR_API bool far_entry_next(const void *buf, size_t len, size_t *pos, struct far
  * returned or not. Each value was the key's at some instant of its call. Nothing is held between
  * calls: a cursor stays valid as long as the table exists, in any session, and holds up nobody.
  *
- * FAR_PARTIAL    as FAR_OK: cursor and len are set, and the iteration can go on. But entries were left
- *                out, because they, or the part of the table that has them, are damaged. The detail says
- *                how many at most, and
+ * FAR_PARTIAL    as FAR_OK: cursor and len are set, and the iteration can go on. But entries were
+ *                left out, because they, or the part of the table that has them, are damaged. The
+ *                detail says how many at most, and
  *                far_execute() has the number as `damaged`. `farside pool check --repair` salvages
  *                what can be salvaged
  * FAR_INVALID    cursor, buf or len is NULL, a flag does not exist, or the cursor is not from
@@ -679,8 +681,8 @@ struct far_range {
 /*
  * far_scan - the keys of a range in ascending order, some at a time
  *
- * For tables whose index keeps keys in order: `chime`. To continue, call it again with the last key that it
- * returned and FAR_AFTER:
+ * For tables whose index keeps keys in order: `chime`. To continue, call it again with the last key
+ * that it returned and FAR_AFTER:
  *
  *     struct far_range range = {.from = "a", .from_len = 1, .to = "b", .to_len = 1};
  *     do {
@@ -708,8 +710,8 @@ struct far_range {
  * not a snapshot. Nothing is held between calls. A range whose end is not above its beginning is
  * empty; this is not an error.
  *
- * FAR_PARTIAL      as FAR_OK: len and more are set. But entries that are damaged were left out, as by
- *                  far_iterate(). Some of them may be outside the range
+ * FAR_PARTIAL      as FAR_OK: len and more are set. But entries that are damaged were left out, as
+ *                  by far_iterate(). Some of them may be outside the range
  * FAR_UNSUPPORTED  the table's index does not keep keys in order; the detail names those that do
  * FAR_INVALID      range, buf or len is NULL, a flag does not exist, or from or to is NULL and its
  *                  length is not 0
@@ -825,8 +827,8 @@ FAR_API int far_submit_many(far_session *session, const struct far_op *ops, unsi
  * max_results and returns how many it stored, or a negative status. With min_results 0 it does not
  * wait.
  *
- * FAR_INVALID   session is NULL, results is NULL and max_results is not 0, or the session was opened
- *               before fork(); all results stay to be reaped
+ * FAR_INVALID   session is NULL, results is NULL and max_results is not 0, or the session was
+ *               opened before fork(); all results stay to be reaped
  */
 FAR_API int far_reap(far_session *session, struct far_result *results, unsigned max_results,
                      unsigned min_results);

@@ -1,9 +1,10 @@
 /*
  * A hash trie: the smallest index that is complete. It is an example and not for users.
- * docs/writing-an-index.md takes it apart; programs that are linked with trie_add.c find it as "trie".
+ * docs/writing-an-index.md takes it apart; programs that are linked with trie_add.c find it as
+ * "trie".
  *
- * A key's hash chooses one word at each level. The word is empty, names the block of a key, or names
- * a node of the next level:
+ * A key's hash chooses one word at each level. The word is empty, names the block of a key, or
+ * names a node of the next level:
  *
  *   root               node, level 0           node, level 1
  *   +------------+     +-------------+         +-------------+
@@ -23,33 +24,33 @@
  *
  * Guarantees
  *
- *   TRIE-T1  A block, and a node with the words that it begins with, is whole before a word names it:
- *       a flush or a fence lies between. A block never changes, nor does the id of a node.
- *   TRIE-T2  A word that names a node never changes again. So a node stays as long as the table, and
- *       what a session knows of nodes stays true.
- *   TRIE-T3  A key has one place: the first word on its path that names no node. The key is there if
- *       and only if that word names its block. So one READ of the word decides a lookup, and one CAS
- *       of it a change: these are the linearization points. By TRIE-T2, it does not matter when the
- *       words before it were read.
- *   TRIE-T4  If the word names the block of another key, the table grows: a new node gets that word,
- *       where the other key looks for it at the next level, and the word of the new key, if that has
- *       another place there. One CAS puts the node in the place of the word. The other key is there
- *       before and after, with the same block.
- *   TRIE-T5  A CAS expects a word that this operation has read (PTR-2), or one that this session has
- *       written (HINT-H2), or 0. If it finds the word, what the operation knows of the place is true,
- *       whatever was there meanwhile: 0 means that no key has this place, and no node can have come
- *       and gone (TRIE-T2).
+ *   TRIE-T1  A block, and a node with the words that it begins with, is whole before a word names
+ *       it: a flush or a fence lies between. A block never changes, nor does the id of a node.
+ *   TRIE-T2  A word that names a node never changes again. So a node stays as long as the table,
+ *       and what a session knows of nodes stays true.
+ *   TRIE-T3  A key has one place: the first word on its path that names no node. The key is there
+ *       if and only if that word names its block. So one READ of the word decides a lookup, and one
+ *       CAS of it a change: these are the linearization points. By TRIE-T2, it does not matter when
+ *       the words before it were read.
+ *   TRIE-T4  If the word names the block of another key, the table grows: a new node gets that
+ *       word, where the other key looks for it at the next level, and the word of the new key, if
+ *       that has another place there. One CAS puts the node in the place of the word. The other key
+ *       is there before and after, with the same block.
+ *   TRIE-T5  A CAS expects a word that this operation has read (PTR-2), or one that this session
+ *       has written (HINT-H2), or 0. If it finds the word, what the operation knows of the place is
+ *       true, whatever was there meanwhile: 0 means that no key has this place, and no node can
+ *       have come and gone (TRIE-T2).
  *   TRIE-T6  The id of a node follows from its path. An operation believes no word of a node with
  *       another id, and changes none.
  *
  * A client that dies leaves no lock and nothing half done: at most a block or a node that no word
  * names, for a sweep. So there is no journal and no recover().
  *
- * Progress: lock-free. A CAS fails only because another one has succeeded. A get has no loop but that
- * of the levels.
+ * Progress: lock-free. A CAS fails only because another one has succeeded. A get has no loop but
+ * that of the levels.
  *
- * Limits: nodes are not given back before the table is dropped. Two keys that have the same place at
- * all levels do not fit into one table: FAR_TABLE_FULL.
+ * Limits: nodes are not given back before the table is dropped. Two keys that have the same place
+ * at all levels do not fit into one table: FAR_TABLE_FULL.
  */
 #ifndef TRIE_TRIE_H
 #define TRIE_TRIE_H
@@ -185,8 +186,8 @@ int trie_look_start(struct op *op, const struct trie_view *view, uint64_t positi
 void trie_look_step(struct trie_view *view, struct trie_look *look, gaddr node);
 /* Reads nodes until the position's word names none. Flushes what is in the batch along. */
 int trie_descend(struct op *op, struct trie_view *view, struct trie_look *look);
-/* The same for a key, and reads the block that its word names. found->place is 0 if it is the key's,
- * else -1. */
+/* The same for a key, and reads the block that its word names. found->place is 0 if it is the
+ * key's, else -1. */
 int trie_find(struct op *op, struct trie_view *view, const struct trie_key *key,
               const struct value_out *out, struct trie_look *look, struct index_found *found);
 /* The same where a hint says, in one round trip. `change` may be NULL: its block is written along.

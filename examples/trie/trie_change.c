@@ -1,4 +1,5 @@
-/* Changing a key, and growing. index/change.h has the blocks: when they are written and given back. */
+/* Changing a key, and growing. index/change.h has the blocks: when they are written and given
+ * back. */
 #include "trie/trie.h"
 
 struct work {

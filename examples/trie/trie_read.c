@@ -34,8 +34,8 @@ void trie_look_step(struct trie_view *view, struct trie_look *look, gaddr node)
 {
     step(view, look, node);
     struct trie_known *known = &view->known[look->id % TRIE_KNOWN];
-    /* Most paths share the upper levels. If the view was refreshed since, the node may be one that a
-     * repair has cut off. */
+    /* Most paths share the upper levels. If the view was refreshed since, the node may be one that
+     * a repair has cut off. */
     if ((known->id == 0 || look->level <= known->level) && look->refreshes == view->base.refreshes)
         *known = (struct trie_known){.id = look->id, .at = node, .level = look->level};
 }
@@ -107,8 +107,8 @@ int trie_peek(struct op *op, struct trie_view *view, const struct trie_key *key,
         return FAR_OK;
     void *image = op_buffer(op, BUF_BLOCK_IN, block.bytes);
     int rc = image ? trie_look_start(op, view, key->position, hint.place, look) : FAR_NO_MEMORY;
-    /* The session may have forgotten the node. And a block on another memory node would cost a round
-     * trip more, and that node may be away. */
+    /* The session may have forgotten the node. And a block on another memory node would cost a
+     * round trip more, and that node may be away. */
     if (rc != FAR_OK || look->level != hint.place ||
         gaddr_node(look->node) != gaddr_node(pointer_gaddr(hint.slot)))
         return rc;

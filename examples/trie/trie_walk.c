@@ -2,15 +2,15 @@
  * Walking the whole table: to count, to mark, and to prove that
  *
  *   TRIE-W1  every word that names a node leads to one with the id that its path gives (TRIE-T6);
- *   TRIE-W2  every other word that is not 0 leads to a whole block (TRIE-T1) of the word's class and
- *       fingerprint, whose key has its place there (TRIE-T3).
+ *   TRIE-W2  every other word that is not 0 leads to a whole block (TRIE-T1) of the word's class
+ *       and fingerprint, whose key has its place there (TRIE-T3).
  *
  * Repairs are made while others work, and no good data is lost by them:
  *
  *   TRIE-Q1  A word is changed by CAS, from what was judged to be wrong.
  *   TRIE-Q2  An id that is wrong in one bit is corrected. So is a word that leads to the right node
- *       after one of its bits was flipped: by FLIP-1, these ids are as good as a checksum. Others that
- *       should lead to a node stay as they are.
+ *       after one of its bits was flipped: by FLIP-1, these ids are as good as a checksum. Others
+ *       that should lead to a node stay as they are.
  *   TRIE-Q3  A key in a wrong place is inserted, as any session would, and only then is that place
  *       emptied.
  *   TRIE-Q4  A word that leads to no whole block is emptied: its key cannot be read by any client.
@@ -305,7 +305,8 @@ int trie_mark(struct op *op, struct index_view *base, struct marker *marker)
     int rc = walk(&w);
     if (rc != FAR_OK || !marker->sweeps)
         return rc;
-    /* A repair may have emptied a damaged word that had led to nodes, and sessions may know them. */
+    /* A repair may have emptied a damaged word that had led to nodes, and sessions may know
+     * them. */
     index_bump_version(op, base);
     return batch_flush(&op->batch);
 }

@@ -5,10 +5,11 @@
 #include <stdint.h>
 
 /*
- * clock_ns() stands still while the machine is suspended. That is right for pauses and time-outs of this
- * process, because nothing of it runs meanwhile, and for the silence of others, which then counts for less
- * than it lasted. clock_boot_ns() is for what must pass here as it passes for others: the own lease where no
- * fabric drops a client's verbs (shm: on a device), and the age of messages (wire.h).
+ * clock_ns() stands still while the machine is suspended. That is right for pauses and time-outs of
+ * this process, because nothing of it runs meanwhile, and for the silence of others, which then
+ * counts for less than it lasted. clock_boot_ns() is for what must pass here as it passes for
+ * others: the own lease where no fabric drops a client's verbs (shm: on a device), and the age of
+ * messages (wire.h).
  */
 
 uint64_t clock_ns(void);        /* monotonic nanoseconds                     */

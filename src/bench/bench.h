@@ -84,8 +84,8 @@ struct bench_op {
     struct hist latency;       /* nanoseconds */
 };
 
-/* What all threads together did in a window of time, each by its own clock, which does not run while
- * it draws tasks. */
+/* What all threads together did in a window of time, each by its own clock, which does not run
+ * while it draws tasks. */
 struct bench_window {
     uint64_t ops, rtts;
 };

@@ -1,10 +1,10 @@
 /*
  * What a thread costs its processor: cycles, instructions, cache misses and context switches.
  *
- * The first three are counted by perf_event_open(2), if the kernel and the processor let it. Context
- * switches are those of getrusage(2), which never refuses. Counters run between counters_resume() and
- * counters_pause(). Each of these is a few system calls, so call them around thousands of operations,
- * not around one.
+ * The first three are counted by perf_event_open(2), if the kernel and the processor let it.
+ * Context switches are those of getrusage(2), which never refuses. Counters run between
+ * counters_resume() and counters_pause(). Each of these is a few system calls, so call them around
+ * thousands of operations, not around one.
  */
 #ifndef BENCH_COUNTERS_H
 #define BENCH_COUNTERS_H

@@ -1,6 +1,7 @@
 /*
- * A lane: one operation of Farside in flight, with its buffers. At depth 1, a worker has one lane and
- * calls the synchronous functions; at larger depths, it keeps its lanes filled through the ring.
+ * A lane: one operation of Farside in flight, with its buffers. At depth 1, a worker has one lane
+ * and calls the synchronous functions; at larger depths, it keeps its lanes filled through the
+ * ring.
  */
 #ifndef BENCH_LANE_H
 #define BENCH_LANE_H

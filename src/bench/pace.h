@@ -3,9 +3,9 @@
  *
  * The workers take turns: of `workers` workers, operation n of worker i is due
  * (n * workers + i) / rate seconds after the start. An operation that cannot begin then begins as
- * soon as it can. Its latency counts from the time at which it was due, so a stall also shows in the
- * operations that had to wait behind it. Measured from the time at which they were sent, the stall
- * would be one slow operation among many fast ones ("coordinated omission").
+ * soon as it can. Its latency counts from the time at which it was due, so a stall also shows in
+ * the operations that had to wait behind it. Measured from the time at which they were sent, the
+ * stall would be one slow operation among many fast ones ("coordinated omission").
  */
 #ifndef BENCH_PACE_H
 #define BENCH_PACE_H

@@ -33,8 +33,8 @@ struct probe {
  */
 int probe_run(const char *uri, const atomic_bool *stop, struct probe *probe);
 
-/* Counts the sessions of the pool that are silent for longer than a lease. Takes up to a lease and a
- * half if there are other sessions; far_session_watch() can stop it. Changes nothing. */
+/* Counts the sessions of the pool that are silent for longer than a lease. Takes up to a lease and
+ * a half if there are other sessions; far_session_watch() can stop it. Changes nothing. */
 int probe_dead(far_session *session, unsigned *dead);
 
 /* The lease of the session's pool. */

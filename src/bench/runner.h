@@ -17,8 +17,8 @@ struct bench_target {
     struct workers_team *team;        /* whose processes run it; NULL: threads of this one */
     struct fab *model; /* whose clients run it, in virtual time; NULL: real threads */
     const char *what;  /* name of the work, for the observer's progress */
-    /* Of another store than a table of Farside: how workers reach it, what the driver needs for that,
-     * and its name, which takes the place of an index. */
+    /* Of another store than a table of Farside: how workers reach it, what the driver needs for
+     * that, and its name, which takes the place of an index. */
     const struct worker_driver *driver;
     const void *store;
     const char *name;

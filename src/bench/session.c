@@ -119,7 +119,8 @@ static void fill_lanes(struct worker *w)
     }
 }
 
-/* Ends the operations that are done. Waits for one of them, unless a task may be due before that. */
+/* Ends the operations that are done. Waits for one of them, unless a task may be due before
+ * that. */
 static void end_some(struct worker *w)
 {
     unsigned depth = w->target->depth;

@@ -47,8 +47,8 @@ int summary_add(struct summary_list *list, unsigned threads, const struct bench_
 void summary_forget_sums(struct summary *s);
 void summary_list_free(struct summary_list *list);
 
-/* The median of an even number of samples is the mean of the two in the middle. All are 0 if there is
- * no sample. */
+/* The median of an even number of samples is the mean of the two in the middle. All are 0 if there
+ * is no sample. */
 struct summary_spread {
     double least, median, most;
 };

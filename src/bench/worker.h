@@ -1,11 +1,11 @@
 /*
  * A worker: one thread that does its share of a workload and measures it.
  *
- * A worker draws a few thousand tasks at a time, with nothing in flight and the clock stopped, so the
- * time for drawing keys is not measured. At a fixed rate (see pace.h) it draws a few at a time while
- * the clock runs, because the schedule does not wait for it. A driver does the tasks: session.c has
- * the one for Farside, src/compare has one for other stores. It is called for all tasks that were
- * drawn together, so this costs an operation nothing.
+ * A worker draws a few thousand tasks at a time, with nothing in flight and the clock stopped, so
+ * the time for drawing keys is not measured. At a fixed rate (see pace.h) it draws a few at a time
+ * while the clock runs, because the schedule does not wait for it. A driver does the tasks:
+ * session.c has the one for Farside, src/compare has one for other stores. It is called for all
+ * tasks that were drawn together, so this costs an operation nothing.
  *
  * Each of these files calls only those above it, and drivers by their pointers:
  *

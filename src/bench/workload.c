@@ -284,8 +284,8 @@ static uint64_t share(uint64_t total, unsigned threads, unsigned thread)
     return total / threads + (thread < total % threads ? 1 : 0);
 }
 
-/* The tasks are dealt to the threads in turn, kind by kind, like cards. So all threads have the same
- * number of tasks, or one less, and about the same number of each kind. */
+/* The tasks are dealt to the threads in turn, kind by kind, like cards. So all threads have the
+ * same number of tasks, or one less, and about the same number of each kind. */
 void workload_source_init(struct workload_source *s, const struct workload_plan *plan,
                           unsigned thread)
 {

@@ -44,7 +44,8 @@
 #define SHORT_LIVED_MAX 8u
 
 /* What kind of run it is: chosen for every run, so that rare things are common. Written by
- * check_plan.c and check_twist.c, except for iterates, scans and repairs, which are numbers of times. */
+ * check_plan.c and check_twist.c, except for iterates, scans and repairs, which are numbers of
+ * times. */
 struct plan {
     struct knobs knobs;
     unsigned hash_mask, hash_seed; /* which of those in check_plan.c */

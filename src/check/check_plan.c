@@ -96,7 +96,8 @@ static void choose_pool(struct check *c)
     p->repairs = c->set->profile != SIM_IB_LOOSE && p->versions ? REPAIRS : 0;
 }
 
-/* Beside the walks of this run, one key comes and goes as fast as possible: clients do nothing else. */
+/* Beside the walks of this run, one key comes and goes as fast as possible: clients do nothing
+ * else. */
 static void choose_churn(struct plan *p)
 {
     p->tables = p->ring = 1;

@@ -70,8 +70,8 @@ static unsigned all_sessions(const struct check *c, far_session *fresh, far_sess
     return count;
 }
 
-/* `reaped`: all dead clients have been recovered. Before that, one may have died while it wrote to a
- * short-lived table, which no walk has recovered: then the audit gives up. */
+/* `reaped`: all dead clients have been recovered. Before that, one may have died while it wrote to
+ * a short-lived table, which no walk has recovered: then the audit gives up. */
 static bool audit(struct check *c, far_session *fresh, bool reaped, struct audit *a)
 {
     far_session *sessions[CHECK_CLIENTS_MAX + 1];

@@ -2,9 +2,9 @@
  * Checks of tables and of the pool, with and without repair, while others work.
  *
  * A walker must find no damage, whatever others do meanwhile: clients break nothing, not even when
- * they die. It may find locks of dead clients, and complete what they did. If nobody has died, there
- * is nothing to be found, and so nothing to be repaired. If a repair removes a key that was not
- * damaged, the history shows it.
+ * they die. It may find locks of dead clients, and complete what they did. If nobody has died,
+ * there is nothing to be found, and so nothing to be repaired. If a repair removes a key that was
+ * not damaged, the history shows it.
  */
 #include "check/check_internal.h"
 
@@ -56,8 +56,8 @@ static void on_finding(void *arg, const char *line)
         snprintf(w->line, LINE_BYTES, "%s", line);
 }
 
-/* As far_pool_check() does it. That looks for silent sessions first, and reads what the session knows of the
- * table, which takes so long that others have ended by then. */
+/* As far_pool_check() does it. That looks for silent sessions first, and reads what the session
+ * knows of the table, which takes so long that others have ended by then. */
 static int check_table(struct check *c, struct check_client *me, bool repairs)
 {
     struct walk w = {.report = {.line = on_finding, .arg = &w, .repair = repairs}};

@@ -109,8 +109,8 @@ static void close_pool(struct check *c)
     memset(c->table, 0, sizeof c->table);
 }
 
-/* What is learned is remembered for all runs whose tables are alike. So it must depend on nothing else
- * of this run: a seed has the same history whatever ran before. */
+/* What is learned is remembered for all runs whose tables are alike. So it must depend on nothing
+ * else of this run: a seed has the same history whatever ran before. */
 static struct plan plain_plan(const struct plan *p)
 {
     struct plan plain = {.knobs = pool_knobs_default,
@@ -229,8 +229,9 @@ static int pass_epoch(struct check *c)
     return rc;
 }
 
-/* Opens the sessions before the table is filled, because warming up could make it grow. The grower's
- * session fills it: then it knows as much when the run begins as when the growth was learned. */
+/* Opens the sessions before the table is filled, because warming up could make it grow. The
+ * grower's session fills it: then it knows as much when the run begins as when the growth was
+ * learned. */
 static int open_early(struct check *c)
 {
     int rc = FAR_OK;

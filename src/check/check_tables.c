@@ -1,5 +1,5 @@
-/* The tables of a run. In the end of some runs all are dropped and made again: does the pool hold as
- * much then as it did at first, and nothing of what was there? */
+/* The tables of a run. In the end of some runs all are dropped and made again: does the pool hold
+ * as much then as it did at first, and nothing of what was there? */
 #include "check/check_internal.h"
 
 #include "check/audit.h"

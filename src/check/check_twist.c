@@ -17,7 +17,8 @@ static unsigned choose(struct check *c, unsigned n)
     return tape_choose_aside(c->tape, n, TAPE_SETUP);
 }
 
-/* What is freed is used again at once, by any client, while another still knows it by its caches. */
+/* What is freed is used again at once, by any client, while another still knows it by its
+ * caches. */
 static void reuse_at_once(struct check *c)
 {
     struct plan *p = &c->plan;
@@ -51,7 +52,8 @@ static void walk_slowly(struct check *c)
     p->knobs.iterate_parts = 1 + choose(c, 2);
 }
 
-/* Can runs of these tables get to that place in the source? `recovers`: is it where clients recover others? */
+/* Can runs of these tables get to that place in the source? `recovers`: is it where clients recover
+ * others? */
 static bool is_suitable(const struct check *c, const struct site *site, bool recovers)
 {
     static const char *const recovery[] = {"/lease.c:", "/journal", "recover", "_repair.c:"};
@@ -91,8 +93,9 @@ static void choose_aim(struct check *c, const struct sites *sites, bool recovers
         others[i] = choose_site(c, sites, recovers);
 }
 
-/* A fault strikes at one of some places in the source: all are chosen equally often, however seldom clients are
- * there. Then another strikes where clients recover others, so that two deaths meet, or two recoveries. */
+/* A fault strikes at one of some places in the source: all are chosen equally often, however seldom
+ * clients are there. Then another strikes where clients recover others, so that two deaths meet, or
+ * two recoveries. */
 static void strike_somewhere(struct check *c, struct sites *sites)
 {
     struct site_aim aim, then;
@@ -134,8 +137,9 @@ void check_twist(struct check *c, struct sites *sites)
         strike_somewhere(c, sites);
     if (choose(c, 2))
         stop_within_writes(c);
-    /* In this profile what has completed may be visible later (FABRIC-F4): so memory must be reused much
-     * later, and what is written to one node may be seen after what leads to it from another. */
+    /* In this profile what has completed may be visible later (FABRIC-F4): so memory must be reused
+     * much later, and what is written to one node may be seen after what leads to it from
+     * another. */
     if (c->set->profile == SIM_IB_LOOSE)
         return;
     if (scatters)

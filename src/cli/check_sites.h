@@ -15,8 +15,8 @@ void check_sites_aim_text(const struct sites *s, const struct site_aim *aim, cha
 void check_sites_print(const struct sites *s);
 json_t *check_sites_json(const struct sites *s);
 
-/* Compares with a file that lists what may stay unmet. False, and says why on stderr, if anything else is
- * unmet, or if the file is wrong. */
+/* Compares with a file that lists what may stay unmet. False, and says why on stderr, if anything
+ * else is unmet, or if the file is wrong. */
 bool check_sites_compare(const struct sites *s, const char *path);
 
 #endif

@@ -111,7 +111,8 @@ struct cli_syntax {
  * because help was printed or the call was wrong: *code is the exit status then. */
 bool cli_read(const struct cli_syntax *syntax, int argc, char **argv, int *code);
 
-/* For --index LIST|all, the names joined by commas: arg is a struct cli_indexes *, with none for all. */
+/* For --index LIST|all, the names joined by commas: arg is a struct cli_indexes *, with none for
+ * all. */
 #define CLI_INDEXES_MAX 16u
 struct cli_indexes {
     const char *name[CLI_INDEXES_MAX];
@@ -148,15 +149,16 @@ int cli_no_memory(const char *command);
 /*
  * A signal must not end a program that has a session open: the session would look dead, and keep
  * its slot and its memory until others have waited for its lease. So SIGINT, SIGTERM and SIGHUP set
- * a flag the first time, and kill the second time. SIGPIPE only sets it; the write then fails, as it
- * does beyond a limit of the file's size. Loops look at the flag, sessions are closed, and then cli_end() lets the signal end the program,
- * so that the shell sees it: the exit status is 128 and the number of the signal.
+ * a flag the first time, and kill the second time. SIGPIPE only sets it; the write then fails, as
+ * it does beyond a limit of the file's size. Loops look at the flag, sessions are closed, and then
+ * cli_end() lets the signal end the program, so that the shell sees it: the exit status is 128 and
+ * the number of the signal.
  */
 /* Begins to catch signals, and returns the flag. cli_open() does it, too. */
 const atomic_bool *cli_stop_on_signals(void);
 /* For commands that read or write streams while a session is open: a signal also ends a read or
- * write that waits, which fails with EINTR. cli_close_table() ends that, because the library's system
- * calls should not fail. */
+ * write that waits, which fails with EINTR. cli_close_table() ends that, because the library's
+ * system calls should not fail. */
 void cli_interrupt_io(bool interrupt);
 bool cli_stopped(void);
 /* The same, but not if only the reader of the output has left, of which nobody needs to be told. */
@@ -184,8 +186,8 @@ struct cli_target {
 /* Names the memory nodes that the pool was opened without. Returns them as bits. */
 uint64_t cli_report_away(const char *command, far_session *session);
 
-/* Opens pool and session, and prints a note if the pool is mem:, or has nodes that are away. A signal
- * stops the session's long calls. Unless CLI_OK, the message is printed. */
+/* Opens pool and session, and prints a note if the pool is mem:, or has nodes that are away. A
+ * signal stops the session's long calls. Unless CLI_OK, the message is printed. */
 int cli_open(const char *command, const struct cli_target *target, far_pool **pool,
              far_session **session);
 

@@ -163,7 +163,8 @@ static bool sync_directory(const char *name)
     return good;
 }
 
-/* A dump that lacks what is on nodes that are away must not replace a whole one: it gets a name of its own. */
+/* A dump that lacks what is on nodes that are away must not replace a whole one: it gets a name of
+ * its own. */
 static bool rename_incomplete(struct output *out)
 {
     size_t size = strlen(out->target) + sizeof INCOMPLETE_END;

@@ -1,4 +1,5 @@
-/* farside get, exists, put, insert, update, incr, del: commands on one key, with the same options. */
+/* farside get, exists, put, insert, update, incr, del: commands on one key, with the same
+ * options. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -155,8 +156,8 @@ static bool read_call(struct kv_call *c, const struct kv_command *command, int a
 
 /* ---- working on a table ---------------------------------------------------------------------- */
 
-/* Creates the table if it does not exist; opens it if another client was faster. `*doing` says which
- * of the two has failed. */
+/* Creates the table if it does not exist; opens it if another client was faster. `*doing` says
+ * which of the two has failed. */
 static int open_or_create(struct cli_table *t, const struct kv_call *c, const char **doing)
 {
     const struct cli_target *target = &c->target;

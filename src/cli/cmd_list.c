@@ -1,4 +1,5 @@
-/* farside list, keys, scan: print a whole table, or a range of its keys. They share most options. */
+/* farside list, keys, scan: print a whole table, or a range of its keys. They share most
+ * options. */
 #include "cli/cli.h"
 
 #include <inttypes.h>

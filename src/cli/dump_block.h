@@ -35,8 +35,8 @@ void dump_block_free(struct dump_block *block);
 /* "2 tables, 7 pairs, 123 bytes in keys and values" */
 void dump_print_totals(FILE *out, const struct dump_totals *totals);
 
-/* The pair at *pos of `len` bytes; moves *pos behind it. False if there is none, or if what is there
- * is not a pair: *pos is less than `len` then. */
+/* The pair at *pos of `len` bytes; moves *pos behind it. False if there is none, or if what is
+ * there is not a pair: *pos is less than `len` then. */
 bool dump_pair_next(const unsigned char *bytes, size_t len, size_t *pos, struct dump_pair *pair);
 
 #endif

@@ -22,8 +22,8 @@ struct dump_json_line {
     struct dump_block bytes;
 };
 
-/* Understands a line. Returns NULL, or what is wrong with it, in a few words. `line` may be used again
- * for the next one; dump_block_free(&line->bytes) at the end. */
+/* Understands a line. Returns NULL, or what is wrong with it, in a few words. `line` may be used
+ * again for the next one; dump_block_free(&line->bytes) at the end. */
 const char *dump_json_read(const char *text, size_t len, struct dump_json_line *line);
 
 #endif

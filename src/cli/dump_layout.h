@@ -7,8 +7,8 @@
  * Numbers are little-endian, as on every machine that Farside runs on.
  *
  * DUMP-1  The sum of a head covers the head, which has the sum of its payload, and is seeded with
- *         the sum of the head before it. So a record is accepted only if every byte up to its end is
- *         as it was written: nothing was altered, left out, added or moved. The sum of the last
+ *         the sum of the head before it. So a record is accepted only if every byte up to its end
+ *         is as it was written: nothing was altered, left out, added or moved. The sum of the last
  *         head is one over everything.
  * DUMP-2  A whole dump ends with an end record, and nothing follows. So one that was cut off
  *         anywhere is noticed.
@@ -40,8 +40,8 @@ struct dump_head {
 };
 _Static_assert(sizeof(struct dump_head) == 40, "dump_head has no padding");
 
-/* Payload of DUMP_TABLE: this, then the name, the index and the tuning, without NULs. The pairs that
- * follow are this table's. */
+/* Payload of DUMP_TABLE: this, then the name, the index and the tuning, without NULs. The pairs
+ * that follow are this table's. */
 struct dump_table_head {
     uint8_t name_len, index_len;
     uint16_t tuning_len;

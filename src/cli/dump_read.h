@@ -37,7 +37,8 @@ struct dump_reader {
 
 /* Looks at the beginning of the file to see which kind of dump it is. False if it is none. */
 bool dump_open(struct dump_reader *r, FILE *file);
-/* The next record; the last one is DUMP_END. False if the dump is damaged, cut off or unreadable. */
+/* The next record; the last one is DUMP_END. False if the dump is damaged, cut off or
+ * unreadable. */
 bool dump_read(struct dump_reader *r, struct dump_record *record);
 /* Frees memory. The file stays open. */
 void dump_reader_free(struct dump_reader *r);

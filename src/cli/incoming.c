@@ -2,31 +2,31 @@
  * Connections that come in at a memory node.
  *
  * UCX accepts them by accept(), before any of our code knows of them. This program has its own
- * accept(), connect() and recv(), which the linker prefers to the C library's for all shared objects of
- * the process:
+ * accept(), connect() and recv(), which the linker prefers to the C library's for all shared
+ * objects of the process:
  *
- *   - If accept() fails, UCX 1.13 closes the socket at which its transport listens. Then the node can
- *     never be reached again. So accept() only says that there is nothing to accept, whatever is
- *     wrong. If descriptors have run out, it gives up one that is held in reserve, accepts the
+ *   - If accept() fails, UCX 1.13 closes the socket at which its transport listens. Then the node
+ *     can never be reached again. So accept() only says that there is nothing to accept, whatever
+ *     is wrong. If descriptors have run out, it gives up one that is held in reserve, accepts the
  *     connection and closes it: the peer learns at once that it has to come again. Other code may
  *     get the descriptor first; so there are some, and they are replaced when that is possible.
- *   - UCX notes the events that a busy worker has missed by the number of their descriptor, and gives
- *     them to the socket that has this number when the worker looks. If that is another one by then,
- *     UCX 1.13 ends the process by an assertion: its state does not go with the event. So a connection
- *     gets the next higher number than the one before it, and a number comes again only when all
- *     others have had their turn.
+ *   - UCX notes the events that a busy worker has missed by the number of their descriptor, and
+ *     gives them to the socket that has this number when the worker looks. If that is another one
+ *     by then, UCX 1.13 ends the process by an assertion: its state does not go with the event. So
+ *     a connection gets the next higher number than the one before it, and a number comes again
+ *     only when all others have had their turn.
  *   - UCX waits without end for the first bytes of a connection, and for the rest of a message. A
- *     thread looks once in a second, and shuts down what it has found silent at SILENT_LOOKS looks. It does not go by
- *     the clock: if the node itself stood still, what was sent meanwhile may wait to be received. UCX then finds
- *     the end of the connection, and
+ *     thread looks once in a second, and shuts down what it has found silent at SILENT_LOOKS looks.
+ *     It does not go by the clock: if the node itself stood still, what was sent meanwhile may wait
+ *     to be received. UCX then finds the end of the connection, and
  *     closes it.
  *   - UCX trusts its peers. A peer is a stranger until it has proved itself, and of what a stranger
  *     sends, recv() lets only that through which stranger.c allows. UCX hands a message over in the
  *     thread that has received its last byte, so the proof came by the socket of that thread's last
  *     recv(). While a connection is made, the node may connect to its client: hence connect().
- *   - The first message of a connection is judged before UCX receives any of it. SO_RCVLOWAT keeps UCX from being
- *     woken until it is there as a whole. For a request to the listener, send() sees the answer, which names
- *     the endpoint that the peer may connect to.
+ *   - The first message of a connection is judged before UCX receives any of it. SO_RCVLOWAT keeps
+ *     UCX from being woken until it is there as a whole. For a request to the listener, send() sees
+ *     the answer, which names the endpoint that the peer may connect to.
  */
 #include "cli/incoming.h"
 
@@ -220,8 +220,8 @@ static void turn_away(int listener)
     fill_reserve();
 }
 
-/* With the lock: the same connection under another number, the next one. The lower quarter is left to
- * other files, so that numbers of these do not become a connection's. */
+/* With the lock: the same connection under another number, the next one. The lower quarter is left
+ * to other files, so that numbers of these do not become a connection's. */
 static int renumber(int fd)
 {
     struct rlimit limit = {.rlim_cur = 0};
@@ -282,8 +282,8 @@ static void enlist(int fd)
     door.waiting = fd;
 }
 
-/* With the lock: the first peer at or behind *at that asks or was answered; NULL: none. Others are dropped from the
- * list. */
+/* With the lock: the first peer at or behind *at that asks or was answered; NULL: none. Others are
+ * dropped from the list. */
 static struct peer *first_waiting(int *at)
 {
     while (*at >= 0) {

@@ -29,16 +29,16 @@ struct pages {
     struct outfile report, csv;
 };
 
-/* Opens the files that are wanted; only one may be "-", the standard output. Unless CLI_OK, the message
- * is printed, and nothing is left to close. */
+/* Opens the files that are wanted; only one may be "-", the standard output. Unless CLI_OK, the
+ * message is printed, and nothing is left to close. */
 int pages_open(struct pages *p, const char *command, const struct pages_names *names);
 
 /* Does one of them go to the standard output? */
 bool pages_to_stdout(const struct pages *p);
 
-/* Writes the results, an object as --json has it, and closes the files. NULL means out of memory. If
- * nothing was measured, older pages and spreadsheets stay as they were. Takes over the reference.
- * Returns an exit status. */
+/* Writes the results, an object as --json has it, and closes the files. NULL means out of memory.
+ * If nothing was measured, older pages and spreadsheets stay as they were. Takes over the
+ * reference. Returns an exit status. */
 int pages_close(struct pages *p, json_t *results, bool measured);
 /* The same with an array of such objects, for files other than JSON. */
 int pages_close_all(struct pages *p, json_t *array);

@@ -8,8 +8,8 @@ static atomic_int first;       /* the first signal that came; 0: none           
 static atomic_bool interrupts; /* signals end reads and writes that wait        */
 static bool caught;            /* signals do not end the program at once        */
 
-/* One EINTR is not enough to end a write: if a part was written before, the library goes on with the
- * rest, and waits again. So SIGALRM follows, once a second. */
+/* One EINTR is not enough to end a write: if a part was written before, the library goes on with
+ * the rest, and waits again. So SIGALRM follows, once a second. */
 static void on_alarm(int number)
 {
     (void)number;

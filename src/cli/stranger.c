@@ -2,26 +2,28 @@
  * What a peer may send to UCX before it has proved that it knows the secret.
  *
  * UCX trusts its peers. It allocates as much as the first piece of a message says the message has,
- * writes the data of a put wherever the peer says, ends any connection that a peer names, and takes the
- * even numbers of endpoints for addresses; and it ends the process by an assertion if addresses are malformed.
- * So the first message of a connection is looked at as a whole before UCX receives any of it:
+ * writes the data of a put wherever the peer says, ends any connection that a peer names, and takes
+ * the even numbers of endpoints for addresses; and it ends the process by an assertion if addresses
+ * are malformed. So the first message of a connection is looked at as a whole before UCX receives
+ * any of it:
  *
- *   STRANGER-4  If the node has a secret, a request to UCX's listener has the knock in it, which is made of the secret.
- *   STRANGER-6  If it has none, the request is one of UCX's TCP transport, as far as that can be seen, unless
- *       UCX may use others.
- *   STRANGER-5  A connection for data connects an endpoint that asked the listener to the one that it got as an
- *       answer, once, and not if the node itself connects the two.
+ *   STRANGER-4  If the node has a secret, a request to UCX's listener has the knock in it, which is
+ *               made of the secret.
+ *   STRANGER-6  If it has none, the request is one of UCX's TCP transport, as far as that can be
+ *       seen, unless UCX may use others.
+ *   STRANGER-5  A connection for data connects an endpoint that asked the listener to the one that
+ *       it got as an answer, once, and not if the node itself connects the two.
  *
  * Until a peer has proved itself, it may send only what a client sends until then:
  *
- *   STRANGER-1  Of UCX's own messages: its request, that it has got the answer, and that it connects. Of
- *       ours: messages in one piece, of WIRE_CONTROL_MAX bytes at most.
+ *   STRANGER-1  Of UCX's own messages: its request, that it has got the answer, and that it
+ *       connects. Of ours: messages in one piece, of WIRE_CONTROL_MAX bytes at most.
  *   STRANGER-2  BYTES_MAX bytes altogether.
  *   STRANGER-3  The numbers of endpoints in them are odd, so that UCX looks for them in its table.
  *
- * The formats are those of UCX 1.13. A connection to its listener begins with the length of the request
- * that follows. One for data begins with a magic number, if the peer made it. Then come messages: a
- * kind, the length of a body, and the body.
+ * The formats are those of UCX 1.13. A connection to its listener begins with the length of the
+ * request that follows. One for data begins with a magic number, if the peer made it. Then come
+ * messages: a kind, the length of a body, and the body.
  */
 #include "cli/stranger.h"
 
@@ -46,8 +48,8 @@ enum kind {
     KIND_CONNECT = 32
 };
 #define ENDPOINT_BYTES 12u /* of a request or its answer: a length, the port, the number, flags */
-/* A request: an endpoint, what UCX does when its peer fails, how its addresses are meant, and one device: its kind and
- * costs, the port at which it listens, and the endpoint. */
+/* A request: an endpoint, what UCX does when its peer fails, how its addresses are meant, and one
+ * device: its kind and costs, the port at which it listens, and the endpoint. */
 #define REQUEST_HEAD 12u
 #define KNOCK_BYTES  8u
 #define DEVICE_BYTES 35u

@@ -9,24 +9,27 @@
 
 #define STRANGER_FIRST_MAX 2064u
 
-/* How many bytes the first message of a connection has, by the first `count` of them; more than `count` if it is not
- * all there. 0: no client begins like that. */
+/* How many bytes the first message of a connection has, by the first `count` of them; more than
+ * `count` if it is not all there. 0: no client begins like that. */
 size_t stranger_first(const uint8_t *bytes, size_t count);
 /* Is that message for UCX's listener? Otherwise it connects to an endpoint. */
 bool stranger_asks(const uint8_t *first);
 /* Has a request to the listener the knock in it (wire_knock())? */
 bool stranger_knocks(const uint8_t *first, size_t bytes, uint64_t knock);
-/* Is a request to the listener one that UCX's TCP transport sends, with one device in it? STRANGER-6 */
+/* Is a request to the listener one that UCX's TCP transport sends, with one device in it?
+ * STRANGER-6 */
 bool stranger_is_sound(const uint8_t *first, size_t bytes);
 
-/* An endpoint of UCX's, as a request to the listener or the answer names it: it is the last one in there. */
+/* An endpoint of UCX's, as a request to the listener or the answer names it: it is the last one in
+ * there. */
 struct stranger_endpoint {
     uint16_t port; /* big-endian, of the socket that it may be connected to */
     uint64_t number;
 };
 bool stranger_endpoint(const uint8_t *message, size_t bytes, struct stranger_endpoint *endpoint);
-/* Does the first message of a connection to our address `here` connect the peer's endpoint to ours? UCX ends the
- * process unless the peer's address is the lower one, since the other side connects then. */
+/* Does the first message of a connection to our address `here` connect the peer's endpoint to ours?
+ * UCX ends the process unless the peer's address is the lower one, since the other side connects
+ * then. */
 bool stranger_connects(const uint8_t *first, const struct stranger_endpoint *peer,
                        const struct stranger_endpoint *ours, const struct sockaddr *here);
 

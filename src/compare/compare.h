@@ -60,8 +60,8 @@ struct compare {
     unsigned stores;
     unsigned rounds;       /* that are complete */
     struct bench_run *run; /* the last; too large for the stack */
-    /* All runs as JSON, as those of a benchmark; a store takes the place of an index, and a round that
-     * of a repeat. */
+    /* All runs as JSON, as those of a benchmark; a store takes the place of an index, and a round
+     * that of a repeat. */
     json_t *runs[STORE_GROUPS];
 };
 

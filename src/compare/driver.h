@@ -1,6 +1,6 @@
-/* How the workers of the benchmark (bench/worker.h) reach a store that is compared: each has a client
- * of the store. Operations are prepared before the clock runs, and answers checked when it has
- * stopped. */
+/* How the workers of the benchmark (bench/worker.h) reach a store that is compared: each has a
+ * client of the store. Operations are prepared before the clock runs, and answers checked when it
+ * has stopped. */
 #ifndef COMPARE_DRIVER_H
 #define COMPARE_DRIVER_H
 

@@ -10,8 +10,8 @@ struct protocol {
     /* Writes the request of an operation and returns its bytes. */
     size_t (*encode)(const struct rival_op *op, unsigned char *out);
     /*
-     * Reads the reply to the operation at the beginning of `len` bytes. *used is the reply's length,
-     * or 0 if it is not complete yet. A value of more than value_max bytes is an error.
+     * Reads the reply to the operation at the beginning of `len` bytes. *used is the reply's
+     * length, or 0 if it is not complete yet. A value of more than value_max bytes is an error.
      *
      * FAR_CORRUPT  this is no reply to the operation
      * FAR_SYSTEM   the server reports an error; the detail has its text

@@ -26,7 +26,8 @@ struct server {
     unsigned port;
 };
 
-/* Sets the path of a program that is in PATH. FAR_NO_FABRIC; the detail says which package has it. */
+/* Sets the path of a program that is in PATH. FAR_NO_FABRIC; the detail says which package has
+ * it. */
 int server_find(const char *name, const char *package, char path[PATH_MAX]);
 
 /* Starts the program argv[0], which is a path. *ready (may be NULL) becomes the end of a pipe whose

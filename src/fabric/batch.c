@@ -128,8 +128,8 @@ static bool may_write(const struct batch *b)
     return !policy || !policy->may_write || policy->may_write(policy);
 }
 
-/* On a ring, waits while the endpoint has as many verbs under way as its NIC bears. A call that is not
- * on the ring does not wait: nothing drives the ring meanwhile. */
+/* On a ring, waits while the endpoint has as many verbs under way as its NIC bears. A call that is
+ * not on the ring does not wait: nothing drives the ring meanwhile. */
 static void await_turn(struct batch *b, unsigned count)
 {
     struct fab_ep *ep = b->ep;
@@ -306,8 +306,8 @@ static unsigned append_piggyback(struct batch *b, unsigned first)
     return fits ? b->count : end - PIGGYBACK_VERBS;
 }
 
-/* A post has failed: what that means for the batch's own verbs in it. Their outcome is known if they
- * are READs or go to nodes that nothing was sent to, whatever became of piggybacked verbs. */
+/* A post has failed: what that means for the batch's own verbs in it. Their outcome is known if
+ * they are READs or go to nodes that nothing was sent to, whatever became of piggybacked verbs. */
 static int own_status(struct batch *b, unsigned first, unsigned next, int rc)
 {
     uint64_t nodes = 0;

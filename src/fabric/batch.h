@@ -237,13 +237,14 @@ static inline unsigned batch_room(const struct batch *b)
 }
 
 /* Posts all, waits for all; an empty batch costs nothing. On a fiber, other fibers run meanwhile.
- * The batch is empty again afterwards. A batch of READs does not end with FAR_UNKNOWN. FAR_FENCED: the
- * policy did not let a post go out. If the batch had several posts, earlier ones may have gone out (see
- * `acted`). */
+ * The batch is empty again afterwards. A batch of READs does not end with FAR_UNKNOWN. FAR_FENCED:
+ * the policy did not let a post go out. If the batch had several posts, earlier ones may have gone
+ * out (see `acted`). */
 int(batch_flush)(struct batch *b);
 
-/* Each call in the source is a site. Its description goes to a section of its own, so that sites that no
- * run reaches are known too. The alignment keeps compilers from leaving gaps between them. */
+/* Each call in the source is a site. Its description goes to a section of its own, so that sites
+ * that no run reaches are known too. The alignment keeps compilers from leaving gaps between
+ * them. */
 #define batch_flush(b)                                                                             \
     __extension__({                                                                                \
         static const struct fab_site site_here_                                                    \

@@ -51,8 +51,8 @@ uint64_t direct_now(struct fab_ep *ep);
 uint64_t direct_coarse(struct fab_ep *ep);
 void direct_pause(struct fab_ep *ep, uint64_t ns);
 
-/* Entries for a table of functions, all but coarse(). With the deferred ones, requests complete in a
- * later poll, to test code that waits for completions without a network. */
+/* Entries for a table of functions, all but coarse(). With the deferred ones, requests complete in
+ * a later poll, to test code that waits for completions without a network. */
 #define DIRECT_OPS DIRECT_OPS_ALL, .post = direct_post, .poll = direct_poll
 #define DIRECT_OPS_DEFERRED                                                                        \
     DIRECT_OPS_ALL, .post = direct_post_deferred, .poll = direct_poll_deferred,                    \

@@ -68,8 +68,9 @@ struct fab_req {
     void *owner;          /* for the poster             */
     struct fab_req *next; /* for the fabric, until done */
     unsigned parts;       /* for the fabric, until done */
-    /* The poster sets it to 0. With an error, a fabric may name nodes that nothing of the request was
-     * sent to, by bits, and the status of these. None of their verbs has happened, and none will. */
+    /* The poster sets it to 0. With an error, a fabric may name nodes that nothing of the request
+     * was sent to, by bits, and the status of these. None of their verbs has happened, and none
+     * will. */
     uint64_t away;
     int away_status;
     const struct fab_site *site; /* that posts it; NULL: none */
@@ -187,14 +188,14 @@ struct fab {
     uint64_t lease_ms;       /* from the URI, for a new pool; 0: the default */
     enum fab_wait wait;      /* from the URI                                 */
     uint64_t size[FAB_NODES_MAX];
-    /* AWAY-1  A node that could not be reached when the pool was opened is a bit of `away`, and its size[] is
-     * FAB_AWAY_BYTES: only its superblock can be read. Verbs to the rest of it fail with FAR_UNREACHABLE and are not
-     * posted. When the superblock has been read and judged (pool_meet()), the bit is cleared, and then the node
-     * gets the size that it says it has. found[]: that size; 0: it has not been reached yet. Threads read all of
-     * these meanwhile. */
+    /* AWAY-1  A node that could not be reached when the pool was opened is a bit of `away`, and its
+     * size[] is FAB_AWAY_BYTES: only its superblock can be read. Verbs to the rest of it fail with
+     * FAR_UNREACHABLE and are not posted. When the superblock has been read and judged
+     * (pool_meet()), the bit is cleared, and then the node gets the size that it says it has.
+     * found[]: that size; 0: it has not been reached yet. Threads read all of these meanwhile. */
     uint64_t away, found[FAB_NODES_MAX];
-    /* How many verbs under way the NIC bears before it gets slower, from all endpoints together, and
-     * how many endpoints share it (by atomic accesses). 0: any number. */
+    /* How many verbs under way the NIC bears before it gets slower, from all endpoints together,
+     * and how many endpoints share it (by atomic accesses). 0: any number. */
     unsigned outstanding, sharers;
 };
 

@@ -2,13 +2,13 @@
  * mem: - memory of this process. Each open makes new memory, which close frees.
  *
  *   MEM-1  Leases do not pass while the whole process is stopped: by SIGSTOP, by a debugger, in a
- *       frozen container. All threads read the clock of leases through one word, which says when one
- *       of them last did. The keeper of a pool reads it several times a second for idle sessions,
- *       and working sessions read it themselves. So if nobody has for a second, nobody could, and
- *       that time does not count. Otherwise the first thread that goes on would take all others for
- *       dead, and one of them may have been stopped in the middle of a WRITE. The clock never goes
- *       back, not even for a thread that was stopped between its look at the machine's clock and
- *       that at the word.
+ *       frozen container. All threads read the clock of leases through one word, which says when
+ *       one of them last did. The keeper of a pool reads it several times a second for idle
+ *       sessions, and working sessions read it themselves. So if nobody has for a second, nobody
+ *       could, and that time does not count. Otherwise the first thread that goes on would take all
+ *       others for dead, and one of them may have been stopped in the middle of a WRITE. The clock
+ *       never goes back, not even for a thread that was stopped between its look at the machine's
+ *       clock and that at the word.
  */
 #include "base/clock.h"
 #include "base/mapping.h"

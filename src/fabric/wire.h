@@ -26,9 +26,9 @@ enum wire_role { WIRE_CLIENT, WIRE_NODE };
 void wire_prove(const struct wire_secret *secret, enum wire_role role,
                 const uint8_t client_nonce[WIRE_NONCE], const uint8_t node_nonce[WIRE_NONCE],
                 uint64_t link, uint8_t proof[WIRE_PROOF]);
-/* 64 bits of the secret that a client sends with its request for a connection, so that the node can turn others away
- * before UCX looks at what they send. 0: there is no secret. It is the same each time, and opens nothing but that door:
- * the proof follows. */
+/* 64 bits of the secret that a client sends with its request for a connection, so that the node can
+ * turn others away before UCX looks at what they send. 0: there is no secret. It is the same each
+ * time, and opens nothing but that door: the proof follows. */
 uint64_t wire_knock(const struct wire_secret *secret);
 /* Compares in constant time. */
 bool wire_proof_equal(const uint8_t a[WIRE_PROOF], const uint8_t b[WIRE_PROOF]);
@@ -73,13 +73,13 @@ int wire_nodes_challenged(const struct wire_nodes *nodes, const struct wire_chal
                           const char **why);
 
 /* Is it the memory that this client knows? The first WELCOME of a node is believed, and its size
- * goes to the fabric: to found[], and to size[] unless the node is away (AWAY-1). FAR_CORRUPT, FAR_NODE_LOST,
- * FAR_UNREACHABLE, with the reason in *why. */
+ * goes to the fabric: to found[], and to size[] unless the node is away (AWAY-1). FAR_CORRUPT,
+ * FAR_NODE_LOST, FAR_UNREACHABLE, with the reason in *why. */
 int wire_nodes_welcomed(struct wire_nodes *nodes, unsigned node, const struct wire_welcome *welcome,
                         struct fab *fab, const char **why);
 
-/* Connects to all nodes. One that cannot be reached is away (AWAY-1), but node 0 must be there. FAR_UNREACHABLE,
- * FAR_TIMEOUT, and what else `connect` returns. */
+/* Connects to all nodes. One that cannot be reached is away (AWAY-1), but node 0 must be there.
+ * FAR_UNREACHABLE, FAR_TIMEOUT, and what else `connect` returns. */
 int wire_nodes_connect(struct fab *fab, int (*connect)(struct fab *fab, unsigned node));
 
 /* Finds out whether this client is to make the pool (fab->fresh). If another is making it, waits.

@@ -15,15 +15,16 @@
  *   WIRE-W4  When a connection is welcomed, it voids any other with the same link number: what
  *       still arrives by the other one is not executed.
  *   WIRE-W5  A batch says when it was sent, by the node's clock, and for how long it is valid. The
- *       node executes it only within that time. So a node that stood still does not execute what its
- *       clients have given up.
+ *       node executes it only within that time. So a node that stood still does not execute what
+ *       its clients have given up.
  *
- * Why WIRE-W5 is enough for FABRIC-F5, which has half a lease by the client's clock, if the rates of
- * the two clocks differ by less than an eighth: The client has the node's clock from an answer, and
- * adds 7/8 of the time that has passed since it took the answer. So `sent` is no later than the batch
- * was sent. The batch is valid for 3/8 of a lease by the node's clock, which is 3/7 by the client's.
- * If a clock was set, or the client took the answer late, `sent` is too late or too early. Then the
- * node does not execute the batch, and its ANSWER has its clock: the client sends the batch again.
+ * Why WIRE-W5 is enough for FABRIC-F5, which has half a lease by the client's clock, if the rates
+ * of the two clocks differ by less than an eighth: The client has the node's clock from an answer,
+ * and adds 7/8 of the time that has passed since it took the answer. So `sent` is no later than the
+ * batch was sent. The batch is valid for 3/8 of a lease by the node's clock, which is 3/7 by the
+ * client's. If a clock was set, or the client took the answer late, `sent` is too late or too
+ * early. Then the node does not execute the batch, and its ANSWER has its clock: the client sends
+ * the batch again.
  */
 #ifndef FABRIC_WIRE_LAYOUT_H
 #define FABRIC_WIRE_LAYOUT_H
@@ -45,7 +46,8 @@
 #define WIRE_PROOF       32u
 #define WIRE_TEXT        120u
 
-/* The status of UCX with which a node refuses a request without the knock: one that UCX itself does not send. */
+/* The status of UCX with which a node refuses a request without the knock: one that UCX itself does
+ * not send. */
 #define WIRE_NOT_LET_IN (-13)
 
 enum wire_type {

@@ -17,10 +17,10 @@
 #define INDEX_ATTEMPTS 2000
 
 /*
- * A change that has lost a word to others pauses before it tries again, if it is not the first time:
- * hundreds of clients may compete for a popular key. Other reasons to start over end soon, like a
- * directory that has grown: these have pauses only after many attempts. Pauses are random, and up to
- * twice as long each time.
+ * A change that has lost a word to others pauses before it tries again, if it is not the first
+ * time: hundreds of clients may compete for a popular key. Other reasons to start over end soon,
+ * like a directory that has grown: these have pauses only after many attempts. Pauses are random,
+ * and up to twice as long each time.
  */
 #define INDEX_LOST_WITHOUT_PAUSE     1
 #define INDEX_ATTEMPTS_WITHOUT_PAUSE 16

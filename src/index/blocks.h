@@ -51,7 +51,8 @@ static inline bool index_blocks_add(struct index_blocks *b, uint64_t slot, uint3
     b->bytes += bytes;
     return true;
 }
-/* The bytes that are read of a slot's block. 0 if there cannot be a block: the slot leads out of the pool. */
+/* The bytes that are read of a slot's block. 0 if there cannot be a block: the slot leads out of
+ * the pool. */
 static inline uint32_t index_block_inside(const struct op *op, uint64_t slot, uint32_t bytes)
 {
     return index_inside(op->pool, pointer_gaddr(slot), bytes) ? bytes : 0;
@@ -83,9 +84,9 @@ struct index_found {
     const void *block; /* its image, or the beginning, in BUF_BLOCK_IN until the next read */
     uint64_t stale;    /* 0, or a slot whose block was not whole */
 };
-/* The key was not found, but a stale slot was. FAR_CORRUPT: an earlier look found the same one, which
- * is in *stale, or 0. A slot that was in use when it was read has a whole block (PTR-1). Otherwise
- * the operation looks again. */
+/* The key was not found, but a stale slot was. FAR_CORRUPT: an earlier look found the same one,
+ * which is in *stale, or 0. A slot that was in use when it was read has a whole block (PTR-1).
+ * Otherwise the operation looks again. */
 int index_found_stale(const struct index_found *found, uint64_t *stale);
 
 /* Is a block that was read the key's? Otherwise notes whether it is stale. */
@@ -107,8 +108,8 @@ static inline int index_probe(struct op *op, const struct index_probe *probe, co
                       : batch_flush(&op->batch);
 }
 
-/* The same for any number of words, each of them a candidate. found->stale is a stale one that comes before
- * the key's. */
+/* The same for any number of words, each of them a candidate. found->stale is a stale one that
+ * comes before the key's. */
 int index_probe_all(struct op *op, const struct index_probe *probe, const uint64_t *words,
                     unsigned count, struct index_found *found);
 

@@ -45,11 +45,12 @@
  *       needs for longer it copies. What it has copied from a fresh entry it may follow until it
  *       ends. Nothing is pinned. Answers may come in any order: an older one does not replace a
  *       newer one, and an entry is confirmed only if it still is what was found true.
- *   CACHE-K6  A session that changes the version itself, to retire an object, need not doubt all that it
- *       has cached, if nobody else has changed the version since it was last read. Until then the
- *       claim of CACHE-K2 holds for all objects but those that the session has retired itself. The
- *       cache has a list of these, and an address from an entry is followed only if it is not in it.
- *       If it is, or if the list is full, then all entries are doubted, and the list is emptied.
+ *   CACHE-K6  A session that changes the version itself, to retire an object, need not doubt all
+ *       that it has cached, if nobody else has changed the version since it was last read. Until
+ *       then the claim of CACHE-K2 holds for all objects but those that the session has retired
+ *       itself. The cache has a list of these, and an address from an entry is followed only if it
+ *       is not in it. If it is, or if the list is full, then all entries are doubted, and the list
+ *       is emptied.
  *
  * A doubted entry is a hint of what to read again. It becomes fresh when an operation finds its
  * content true: by index_cache_confirm() if a part of the content shows that, by index_cache_put()
@@ -138,8 +139,8 @@ void index_cache_drop(struct index_cache *cache, uint64_t key);
  * FAR_NO_TABLE. In tests `view` may be NULL: then the version is no table's. */
 int index_cache_refresh(struct op *op, const struct index_view *view, struct index_cache *cache);
 
-/* The session has changed the version, which was `old`, and is about to retire an object that entries
- * may name (CACHE-K6). */
+/* The session has changed the version, which was `old`, and is about to retire an object that
+ * entries may name (CACHE-K6). */
 void index_cache_changed(struct index_cache *cache, uint64_t old, uint64_t retired);
 
 /* Is an address that an entry has that of an object which the session has retired since? Then the

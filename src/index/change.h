@@ -8,8 +8,8 @@
  *         index_change_write(op, &c);                       goes out with the look for the key
  *         rc = batch_flush(...); c.written = true;
  *         action = index_change_action(&c, &found);
- *         rc = action == CHANGE_ASK ? index_change_ask(op, view, &c, &found, node, &action) : FAR_OK;
- *         rc = index_change_judge(&c, &found, action);
+ *         rc = action == CHANGE_ASK ? index_change_ask(op, view, &c, &found, node, &action) :
+ *         FAR_OK; rc = index_change_judge(&c, &found, action);
  *         index_change_write_first(op, &c);
  *         ... the CAS of the slot, to slot_make(..., &c.block, ...), or to nothing ...
  *         index_change_replaced(op, &found, swapped, rc);   if the key was there
@@ -39,8 +39,8 @@ static inline bool index_change_known(const struct index_change *c)
 /* Allocates and encodes the block, near `node`. FAR_CORRUPT: the pool has no such node. */
 int index_change_prepare(struct op *op, struct index_change *c, unsigned node);
 
-/* Adds the WRITE of the block, if there is one that is not written. The caller notes that it is when
- * the flush has succeeded. */
+/* Adds the WRITE of the block, if there is one that is not written. The caller notes that it is
+ * when the flush has succeeded. */
 static inline void index_change_write(struct op *op, const struct index_change *c)
 {
     if (c->block.at != 0 && !c->written)
@@ -59,8 +59,8 @@ static inline void index_change_write_first(struct op *op, struct index_change *
 /* What a probe needs of the old value: all of it if the user is asked, otherwise nothing. */
 const struct value_out *index_change_out(const struct index_change *c);
 
-/* Is the user to be asked, now that the key was looked for? Then index_change_ask() does, and prepares
- * the block for the answer near `node`. */
+/* Is the user to be asked, now that the key was looked for? Then index_change_ask() does, and
+ * prepares the block for the answer near `node`. */
 static inline enum change_action index_change_action(const struct index_change *c,
                                                      const struct index_found *found)
 {
@@ -79,8 +79,8 @@ static inline int index_change_judge(const struct index_change *c, const struct 
     return c->block.at != 0 && c->last && !present ? FAR_POOL_FULL : FAR_OK; /* ALLOC-A7 */
 }
 
-/* The CAS of the slot that was found has ended with op_decided(): retires the old block, or gives it
- * up if it is not known whether the slot still names it. */
+/* The CAS of the slot that was found has ended with op_decided(): retires the old block, or gives
+ * it up if it is not known whether the slot still names it. */
 void index_change_replaced(struct op *op, const struct index_found *found, bool swapped, int rc);
 
 /*

@@ -59,8 +59,8 @@ static unsigned way_of(const struct index_hint_set *set, struct slot_format form
     return INDEX_HINT_WAYS;
 }
 
-/* Makes two of each set, with the same hints. In one of the two a hint is never looked for, and gives
- * way some time. */
+/* Makes two of each set, with the same hints. In one of the two a hint is never looked for, and
+ * gives way some time. */
 static void grow(struct index_hints *hints)
 {
     for (size_t i = (size_t)1 << hints->bits; i-- > 0;)

@@ -3,13 +3,14 @@
  *
  * An operation on a key that it has a hint of reads only the line that has the slot, and the slot's
  * block behind it, in one round trip. If the slot is still the same word, it has all it needs.
- * Otherwise the key may have been updated there, or it is looked for as if there was no hint (PTR-4).
+ * Otherwise the key may have been updated there, or it is looked for as if there was no hint
+ * (PTR-4).
  *
  *   HINT-H1  The block is read behind the slot (batch_fence(), on the same node). A slot that is in
  *       use and names it when the slot is read keeps it from being reused until the operation ends
  *       (EPOCH-E3), so what is read of it afterwards is what the slot stands for. The other way
- *       round, the READ may return what was there before: an old value of the key, if its memory was
- *       given to a new one in between.
+ *       round, the READ may return what was there before: an old value of the key, if its memory
+ *       was given to a new one in between.
  */
 #ifndef INDEX_HINTS_H
 #define INDEX_HINTS_H
@@ -55,8 +56,8 @@ static inline uint64_t index_hints_bytes(const struct index_hints *hints)
 struct index_hint index_hint_of(const struct index_hints *hints, struct slot_format format,
                                 uint64_t hash, uint64_t fingerprint);
 
-/* A key of this hash and fingerprint was seen: it has this slot, which is in use. Slot 0: it has none.
- * Long blocks are not worth reading in vain, so their slots are not kept. */
+/* A key of this hash and fingerprint was seen: it has this slot, which is in use. Slot 0: it has
+ * none. Long blocks are not worth reading in vain, so their slots are not kept. */
 void index_hint_note(struct index_hints *hints, struct slot_format format, uint64_t hash,
                      uint64_t fingerprint, struct index_hint hint);
 

@@ -57,8 +57,8 @@ struct entries_out {
     uint64_t away; /* iterate: what is on these nodes is left out (FAR_PASS_AWAY) */
     uint64_t cursor;
     bool more; /* scan: it ended before the range did */
-    /* Entries that were left out, at most: those of damaged parts that the call has passed. Such a part
-     * is counted by the call that moves the cursor beyond it. */
+    /* Entries that were left out, at most: those of damaged parts that the call has passed. Such a
+     * part is counted by the call that moves the cursor beyond it. */
     unsigned damaged;
 };
 /* False if it does not fit. */
@@ -112,7 +112,8 @@ void index_stranded(struct index_report *report, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* What was just reported has been repaired: takes it off `*count`. */
 void index_repaired(struct index_report *report, unsigned *count, const char *how);
-/* The same for a violation that was damage to entries: says how many were kept and how many were lost. */
+/* The same for a violation that was damage to entries: says how many were kept and how many were
+ * lost. */
 void index_salvaged(struct index_report *report, unsigned salvaged, unsigned lost);
 
 /* What a table is made with. */
@@ -162,9 +163,10 @@ struct index_ops {
     int (*scan)(struct op *op, struct index_view *view, const struct scan_range *range,
                 struct entries_out *out);
 
-    /* Passes every object that the table reaches to the marker, while others change the table. What a
-     * damaged part may reach is passed, too, and marker->damaged is set. If the marker sweeps, then
-     * changes the version of caches: they may still name objects that have long been out of reach. */
+    /* Passes every object that the table reaches to the marker, while others change the table. What
+     * a damaged part may reach is passed, too, and marker->damaged is set. If the marker sweeps,
+     * then changes the version of caches: they may still name objects that have long been out of
+     * reach. */
     int (*mark)(struct op *op, struct index_view *view, struct marker *marker);
     /* Completes or undoes what an operation was doing when its client died, as its journal line
      * says (index_intend()). One client does this at a time. It may die in the middle, and then
@@ -261,11 +263,13 @@ static inline bool index_inside(const struct pool *pool, gaddr at, uint64_t byte
            gaddr_offset(at) + bytes <= pool_head(pool, gaddr_node(at))->size;
 }
 
-/* For discard(), with the outcome of a READ: FAR_FENCED if the client's lease has lapsed since. Nothing points
- * to the table, so others may have swept its memory then, and what was read may be anything (LEASE-L3). */
+/* For discard(), with the outcome of a READ: FAR_FENCED if the client's lease has lapsed since.
+ * Nothing points to the table, so others may have swept its memory then, and what was read may be
+ * anything (LEASE-L3). */
 int index_held(struct op *op, int rc);
 
-/* Reads and writes a table's root, or what is as small, in a round trip of its own. Uses BUF_BULK. */
+/* Reads and writes a table's root, or what is as small, in a round trip of its own. Uses
+ * BUF_BULK. */
 int index_read_root(struct op *op, gaddr at, void *root, uint32_t bytes);
 int index_write_root(struct op *op, gaddr at, const void *root, uint32_t bytes);
 

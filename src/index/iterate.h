@@ -1,6 +1,6 @@
 /*
- * Iterating: the entries of the slots in an image. A call reads as many blocks as are worth reading at
- * once, and `next` is where the next one goes on:
+ * Iterating: the entries of the slots in an image. A call reads as many blocks as are worth reading
+ * at once, and `next` is where the next one goes on:
  *
  *     struct index_blocks blocks;
  *     index_iterate_start(&blocks, op, out);
@@ -42,7 +42,8 @@ static inline bool index_iterate_is_away(const struct entries_out *out, uint64_t
 {
     return out->away >> gaddr_node(pointer_gaddr(slot)) & 1;
 }
-/* A part of the table could not be read. True: it needs a node that is passed, so the part is left out. */
+/* A part of the table could not be read. True: it needs a node that is passed, so the part is left
+ * out. */
 static inline bool index_iterate_passes(struct op *op, const struct entries_out *out, int rc)
 {
     bool passes = rc == FAR_UNREACHABLE && out->away != 0 && op->batch.refused; /* AWAY-1 */
@@ -62,9 +63,9 @@ static inline bool index_iterate_slot(const struct op *op, struct index_blocks *
 /*
  * Reads the blocks, and adds their entries. *full: one did not fit, and its place is *next.
  *
- * ITERATE-1  The slots were in use when they were read, within this operation. So a block that is not
- *     whole is damaged (PTR-1): its entry is left out and counted, and the iteration goes on. If the lease
- *     has lapsed, the store returns nothing of all this.
+ * ITERATE-1  The slots were in use when they were read, within this operation. So a block that is
+ *     not whole is damaged (PTR-1): its entry is left out and counted, and the iteration goes on.
+ *     If the lease has lapsed, the store returns nothing of all this.
  */
 int index_iterate_add(struct op *op, const struct index_view *view, struct slot_format format,
                       struct index_blocks *blocks, struct entries_out *out, unsigned *next,

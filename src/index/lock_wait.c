@@ -40,7 +40,8 @@ int index_lock_rest(struct op *op, struct index_view *view, struct index_lock_wa
     index_rest(op);
     if (!client_backoff(op, &wait->rest, INDEX_LOCK_LEASES))
         return FAR_CONTENTION;
-    /* With a long lease, the longer it has lasted, the less often: at last every quarter of a lease. */
+    /* With a long lease, the longer it has lasted, the less often: at last every quarter of a
+     * lease. */
     uint64_t more = wait->rest.waited_ns / (4 * INDEX_LOCK_LEASES);
     wait->rested_ns = wait->rest.pause_ns;
     if (more > wait->rest.pause_ns) {

@@ -18,10 +18,10 @@
  *   INDEX_LOCK_ORPHANED  The owner is dead and shut out: none of its verbs can take effect any
  *                        more. A lock that recover() releases is free soon; another is taken over
  *                        by CAS from the owner's word, and what the owner left undone is completed.
- *   INDEX_LOCK_OVERDUE   The owner has been given `patience` looks or a quarter of a lease, and counts
- *                        as alive. (Its lease is not watched before the first rest.) If several
- *                        clients may do the work at once, do it now (RACE-R6). If only the owner
- *                        may, call index_lock_rest() and start over.
+ *   INDEX_LOCK_OVERDUE   The owner has been given `patience` looks or a quarter of a lease, and
+ *                        counts as alive. (Its lease is not watched before the first rest.) If
+ *                        several clients may do the work at once, do it now (RACE-R6). If only the
+ *                        owner may, call index_lock_rest() and start over.
  */
 #ifndef INDEX_LOCK_WAIT_H
 #define INDEX_LOCK_WAIT_H

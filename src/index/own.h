@@ -3,16 +3,16 @@
  *
  *   HINT-H2  A change that does not depend on the old value, of a key that the session has written
  *       before, compares the slot without a look: WRITE of the new block, fence, CAS. By PTR-5 the
- *       word still means the block that the session wrote, wherever the CAS finds it, so the slot is
- *       the key's. If the CAS meets another word, nothing is known of when that came, maybe before
- *       the operation began. So the operation looks then, and does not count as overwritten by the
- *       word that it met (CHANGE-C1).
+ *       word still means the block that the session wrote, wherever the CAS finds it, so the slot
+ *       is the key's. If the CAS meets another word, nothing is known of when that came, maybe
+ *       before the operation began. So the operation looks then, and does not count as overwritten
+ *       by the word that it met (CHANGE-C1).
  *   HINT-H3  After OWN_TURNS changes in a row without a look, one looks all the same. So a client
- *       that wants the slot for itself (a splitter that seals it) is seen some time, and one that looks
- *       before it changes the key (far_modify()) gets its turn.
+ *       that wants the slot for itself (a splitter that seals it) is seen some time, and one that
+ *       looks before it changes the key (far_modify()) gets its turn.
  *
- * If other sessions or operations write the key, too, the CAS may be in vain. Then it is not tried again
- * until a look has found the slot that this session wrote last.
+ * If other sessions or operations write the key, too, the CAS may be in vain. Then it is not tried
+ * again until a look has found the slot that this session wrote last.
  */
 #ifndef INDEX_OWN_H
 #define INDEX_OWN_H

@@ -1,16 +1,17 @@
 /*
  * What a session knows of the parts of a table, and the remote directory.
  *
- * The session's directory has a pointer for each suffix, to what is known of its part. It learns of splits
- * from the anchors. The remote directory is read only when a session attaches; it is brought up to date by
- * the client that splits a part.
+ * The session's directory has a pointer for each suffix, to what is known of its part. It learns of
+ * splits from the anchors. The remote directory is read only when a session attaches; it is brought
+ * up to date by the client that splits a part.
  */
 #include "index/parts.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what is known ----------------------------------------------------------------------------- */
+/* ---- what is known
+ * ----------------------------------------------------------------------------- */
 
 static struct index_part *new_part(const struct index_parts *parts, gaddr anchor, unsigned depth,
                                    uint64_t suffix)
@@ -101,8 +102,8 @@ uint64_t index_parts_bytes(const struct index_parts *parts)
     return bytes;
 }
 
-/* Frees what is known of the parts whose suffixes end like this. Backwards: the last entry of a part is
- * that of its suffix. */
+/* Frees what is known of the parts whose suffixes end like this. Backwards: the last entry of a
+ * part is that of its suffix. */
 static void forget(struct index_parts *parts, uint64_t suffix, unsigned depth)
 {
     for (uint64_t i = parts->entry ? 1ull << parts->depth : 0; i-- > 0;)
@@ -117,7 +118,8 @@ void index_parts_detach(struct index_parts *parts)
     parts->entry = NULL;
 }
 
-/* ---- attaching --------------------------------------------------------------------------------- */
+/* ---- attaching
+ * --------------------------------------------------------------------------------- */
 
 /* An empty directory of the session's, and a buffer for that many words. */
 static int make_directory(struct op *op, struct index_parts *parts, unsigned depth,
@@ -132,8 +134,8 @@ static int make_directory(struct op *op, struct index_parts *parts, unsigned dep
                : err_fail(FAR_NO_MEMORY, "no memory for a directory of depth %u", depth);
 }
 
-/* Enters the parts of a depth that the directory names. While a split is being noted, some entries of a
- * part lead to its children and some do not: then the part itself is entered. */
+/* Enters the parts of a depth that the directory names. While a split is being noted, some entries
+ * of a part lead to its children and some do not: then the part itself is entered. */
 static int enter_depth(struct index_parts *parts, const uint64_t *image, unsigned depth)
 {
     for (uint64_t i = 0; i < 1ull << parts->depth; i++) {
@@ -216,7 +218,8 @@ int index_parts_restart(struct op *op, struct index_parts *parts, const struct i
     return FAR_OK;
 }
 
-/* ---- a new table ------------------------------------------------------------------------------- */
+/* ---- a new table
+ * ------------------------------------------------------------------------------- */
 
 int index_parts_write_first(struct op *op, unsigned start, const uint64_t *anchor, gaddr first,
                             gaddr directory, uint64_t *entries, uint64_t *word)
@@ -230,7 +233,8 @@ int index_parts_write_first(struct op *op, unsigned start, const uint64_t *ancho
     return batch_flush(&op->batch);
 }
 
-/* ---- the remote directory ---------------------------------------------------------------------- */
+/* ---- the remote directory
+ * ---------------------------------------------------------------------- */
 
 /* A split, as the directory is to show it. */
 struct advice {
@@ -240,8 +244,8 @@ struct advice {
     uint64_t word;     /* the root's */
 };
 
-/* Makes a directory of twice the size, with the children in it. (If it was not doubled at an earlier
- * split, because there was no memory, then it is still too small for them.) */
+/* Makes a directory of twice the size, with the children in it. (If it was not doubled at an
+ * earlier split, because there was no memory, then it is still too small for them.) */
 static int double_directory(struct op *op, const struct advice *a, const uint64_t *old)
 {
     gaddr root = a->parts->table->desc.root, at = 0;
@@ -272,8 +276,8 @@ static int double_directory(struct op *op, const struct advice *a, const uint64_
     return rc;
 }
 
-/* Sends the entries of a part to its children. An entry is only ever replaced by a deeper one. If one leads
- * to an ancestor, then that one's split was not noted: it is replaced as well. */
+/* Sends the entries of a part to its children. An entry is only ever replaced by a deeper one. If
+ * one leads to an ancestor, then that one's split was not noted: it is replaced as well. */
 static int redirect(struct op *op, const struct advice *a)
 {
     const struct index_part *parent = a->parent;

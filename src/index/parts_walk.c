@@ -3,7 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- anchors ----------------------------------------------------------------------------------- */
+/* ---- anchors
+ * ----------------------------------------------------------------------------------- */
 
 static void push(struct index_parts_walk *w, gaddr anchor, unsigned depth, uint64_t suffix)
 {
@@ -62,7 +63,8 @@ static int visit_all(struct index_parts_walk *w, gaddr first, uint64_t suffix)
     return rc;
 }
 
-/* ---- the directory ----------------------------------------------------------------------------- */
+/* ---- the directory
+ * ----------------------------------------------------------------------------- */
 
 /* Is it a directory that the root's word names? */
 static bool names_directory(const struct index_parts_walk *w, uint64_t word)
@@ -116,8 +118,9 @@ static uint64_t lowest(const uint64_t *entries, uint64_t i)
     return index_suffix(i, index_deep_depth(entries[i]));
 }
 
-/* Reads the ids of anchors from entry `from` on, as many as fit into a batch, and judges the entries by them.
- * Of those that are the same, the lowest says whether all are good. Returns where it ended. */
+/* Reads the ids of anchors from entry `from` on, as many as fit into a batch, and judges the
+ * entries by them. Of those that are the same, the lowest says whether all are good. Returns where
+ * it ended. */
 static uint64_t judge_entries(struct index_parts_walk *w, const uint64_t *entries, uint64_t from,
                               uint64_t end, bool *good, int *rc)
 {
@@ -180,9 +183,9 @@ static int check_directory(struct index_parts_walk *w, uint64_t began, uint64_t 
     uint64_t *entries = NULL;
     if (!names_directory(w, word))
         return FAR_OK; /* that was reported */
-    /* A directory is doubled for a part of its depth. If there is none, the word is damaged, and what it
-     * names may be anything. But if the word has changed since, then a part may have been split behind the
-     * walk: the next one looks at that. */
+    /* A directory is doubled for a part of its depth. If there is none, the word is damaged, and
+     * what it names may be anything. But if the word has changed since, then a part may have been
+     * split behind the walk: the next one looks at that. */
     if (depth > w->deepest) {
         if (word == began)
             index_violation(w->report, "%s: broken link: the directory is too large", w->directory);

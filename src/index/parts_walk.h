@@ -1,8 +1,9 @@
 /*
- * Walking a table that is divided into parts (parts.h): visits every anchor, marks what parts.h has in the
- * pool, and proves that
+ * Walking a table that is divided into parts (parts.h): visits every anchor, marks what parts.h has
+ * in the pool, and proves that
  *
- *   - every anchor that is found from the first ones has the right id, and the index finds it whole (PARTS-1);
+ *   - every anchor that is found from the first ones has the right id, and the index finds it whole
+ *     (PARTS-1);
  *   - every entry of the directory leads to an anchor of its suffix (PARTS-2). One that does not is
  *     repaired: it leads to a first anchor then.
  */
@@ -21,9 +22,9 @@ struct index_parts_walk {
     struct marker *marker;       /* NULL: nothing is to be marked */
     struct far_table_info *info;
     const char *anchors, *directory; /* the index's tags for the two proofs */
-    /* Visits a part. The image of its anchor is in op->word[]: it was found to have the right id, and was
-     * marked. If the part was split, calls index_parts_walk_split(). FAR_CORRUPT: what the anchor leads to
-     * is damaged. If proofs are wanted, that is reported, and the walk goes on. */
+    /* Visits a part. The image of its anchor is in op->word[]: it was found to have the right id,
+     * and was marked. If the part was split, calls index_parts_walk_split(). FAR_CORRUPT: what the
+     * anchor leads to is damaged. If proofs are wanted, that is reported, and the walk goes on. */
     int (*visit)(void *arg, const struct index_part *part, const void *anchor);
     void *arg;
 

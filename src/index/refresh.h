@@ -3,8 +3,8 @@
  *
  *     struct index_refresh r = {0};
  *     while (index_refresh_again(op, view, &r)) {
- *         rc = ... index_confirm(), index_confirmed(op, view, &r.version), and read what is cached ...
- *         if (rc != FAR_OK)
+ *         rc = ... index_confirm(), index_confirmed(op, view, &r.version), and read what is cached
+ *         ... if (rc != FAR_OK)
  *             return rc;
  *         if (index_refresh_holds(op, &r)) {
  *             ... make what was read the view's cache ...
@@ -15,9 +15,9 @@
  *     return r.rc;
  *
  * All operations of a ring use one view, each protected by the epoch in which it began. So what is
- * read must not be older than the epoch of any of them: if one began in a later epoch while this one
- * was reading, what was read may name an object that is reused before that one ends. Then it is read
- * again. An operation in flight lets the epoch go on by one only, so the third time is enough.
+ * read must not be older than the epoch of any of them: if one began in a later epoch while this
+ * one was reading, what was read may name an object that is reused before that one ends. Then it is
+ * read again. An operation in flight lets the epoch go on by one only, so the third time is enough.
  */
 #ifndef INDEX_REFRESH_H
 #define INDEX_REFRESH_H
@@ -44,8 +44,8 @@ bool index_refresh_holds(struct op *op, struct index_refresh *r);
 /* The view has it. */
 void index_refresh_end(struct index_view *view, const struct index_refresh *r);
 
-/* All of refresh() for an index whose views keep nothing that becomes invalid while the table is there: it
- * reads the version and the root, which has that many bytes. FAR_NO_TABLE. */
+/* All of refresh() for an index whose views keep nothing that becomes invalid while the table is
+ * there: it reads the version and the root, which has that many bytes. FAR_NO_TABLE. */
 #define INDEX_ROOT_MAX 512u
 int index_refresh_root(struct op *op, struct index_view *view, uint32_t bytes);
 

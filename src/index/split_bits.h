@@ -1,13 +1,13 @@
 /*
- * Split bits: four bits of a key's hash that its slot keeps beside the fingerprint. They say to which
- * half the key goes when its part of the table is split, so a split need not read the key.
+ * Split bits: four bits of a key's hash that its slot keeps beside the fingerprint. They say to
+ * which half the key goes when its part of the table is split, so a split need not read the key.
  *
- * A table starts with parts of `start` bits of the hash. A part of level v has been split v times, and
- * its next split goes by bit start + v of the hash. Each split uses one of the four bits; the split
- * that uses the last one renews them, and has to read the keys for that. When this happens depends on
- * the part: its phase is made of the two lowest bits of the hash, which all of its keys share if the
- * table starts with four parts or more. So keys are read in a quarter of the splits of every level,
- * and not in all splits of every fourth one.
+ * A table starts with parts of `start` bits of the hash. A part of level v has been split v times,
+ * and its next split goes by bit start + v of the hash. Each split uses one of the four bits; the
+ * split that uses the last one renews them, and has to read the keys for that. When this happens
+ * depends on the part: its phase is made of the two lowest bits of the hash, which all of its keys
+ * share if the table starts with four parts or more. So keys are read in a quarter of the splits of
+ * every level, and not in all splits of every fourth one.
  */
 #ifndef INDEX_SPLIT_BITS_H
 #define INDEX_SPLIT_BITS_H

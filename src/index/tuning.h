@@ -36,7 +36,8 @@ void tuning_text(const struct tuning_param *params, const uint64_t *value,
 /* The tuning of the named index's smallest geometry; NULL if there is no such index. */
 const char *tuning_smallest(const char *index);
 
-/* The same for the simulator: the n-th of its small geometries, counted round. The first is the smallest one. */
+/* The same for the simulator: the n-th of its small geometries, counted round. The first is the
+ * smallest one. */
 const char *tuning_varied(const char *index, unsigned n);
 
 #endif

@@ -129,8 +129,8 @@ void index_walk_removed(struct index_report *report, const char *how)
     index_repaired(report, &report->violations, how);
 }
 
-/* Adds pointers from *place on to what is read next, until it is full. One that leads out of the pool is not
- * read. */
+/* Adds pointers from *place on to what is read next, until it is full. One that leads out of the
+ * pool is not read. */
 static int add_blocks(const struct op *op, const struct index_walk_blocks *w, unsigned *place,
                       struct index_blocks *blocks)
 {

@@ -318,10 +318,10 @@ static void arrived(ucp_conn_request_h request, void *arg)
 /*
  * The first thread gives new connections to all threads in turn.
  *
- * A connection's socket is the first worker's until it is accepted by another one. UCX 1.13 ends the
- * process if the first worker then finds the socket in its list of sockets that had events while it
- * was busy. So the first thread gives connections away after its progress, which has looked through
- * that list, and does nothing until they are accepted: then it is not busy.
+ * A connection's socket is the first worker's until it is accepted by another one. UCX 1.13 ends
+ * the process if the first worker then finds the socket in its list of sockets that had events
+ * while it was busy. So the first thread gives connections away after its progress, which has
+ * looked through that list, and does nothing until they are accepted: then it is not busy.
  */
 static void hand_out_arrivals(struct ucx_listener *l)
 {
@@ -396,8 +396,9 @@ static void client_free(struct ucx_thread *t, uint32_t i)
     free(c);
 }
 
-/* Ends connections that are over, and those that take too long to prove themselves. That is counted in looks, a second
- * apart, not by the clock: if this thread stood still, what they have sent meanwhile may wait to be received. */
+/* Ends connections that are over, and those that take too long to prove themselves. That is counted
+ * in looks, a second apart, not by the clock: if this thread stood still, what they have sent
+ * meanwhile may wait to be received. */
 static void end_clients(struct ucx_thread *t)
 {
     uint64_t now = clock_coarse_ns();

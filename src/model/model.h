@@ -1,11 +1,11 @@
 /*
  * A modelled network in virtual time: many clients, on several machines, against memory nodes.
  *
- * The pool `model:?nic=cx6&machines=4&threads=24&depth=8` is memory of this process behind NICs that
- * do not exist. Clients are fibers of one thread. They run the real store and the real indexes.
- * Only time is modelled: each post takes client CPU, a doorbell and a place in the NICs' queues, and
- * what it reads or changes is read or changed when it gets to the memory node. So a run is the same
- * each time, and takes as long as its events take to compute, whatever the network.
+ * The pool `model:?nic=cx6&machines=4&threads=24&depth=8` is memory of this process behind NICs
+ * that do not exist. Clients are fibers of one thread. They run the real store and the real
+ * indexes. Only time is modelled: each post takes client CPU, a doorbell and a place in the NICs'
+ * queues, and what it reads or changes is read or changed when it gets to the memory node. So a run
+ * is the same each time, and takes as long as its events take to compute, whatever the network.
  *
  * nic.h has the parameters and where each comes from. docs/model.md says what is modelled and how
  * far it is from measurements.

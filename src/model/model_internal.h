@@ -147,7 +147,8 @@ int model_client_start(struct model_client *c, void (*fn)(void *worker), void *w
 void model_client_resume(struct model_client *c);
 /* Lets it go on when its clock says so. */
 void model_client_wake(struct model_client *c);
-/* The client never runs again; another one takes its place, and begins now. FAR_NO_MEMORY: it lives. */
+/* The client never runs again; another one takes its place, and begins now. FAR_NO_MEMORY: it
+ * lives. */
 int model_client_replace(struct model_client *c);
 /* A request of the client has completed. */
 void model_client_completed(struct model_client *c);

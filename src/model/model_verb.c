@@ -1,8 +1,8 @@
 /*
  * The life of a verb:
  *
- *   post      The client's CPU writes it, and rings the doorbell. Threads that share a doorbell wait
- *             for each other.
+ *   post      The client's CPU writes it, and rings the doorbell. Threads that share a doorbell
+ *             wait for each other.
  *   send      It is in the queue of its connection. The NIC sends it when a fence and the limit of
  *             READs and atomics in flight allow. The NIC takes longer if more verbs are outstanding
  *             than its cache holds.

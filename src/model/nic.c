@@ -1,10 +1,10 @@
 /*
  * Parameters of NICs, with their sources.
  *
- * [S]  raw results published with the SMART framework (ASPLOS'24): ConnectX-6, 200 Gb/s InfiniBand, a
- *      client with 96 hardware threads, verbs of 8 bytes. Two grids of READs and WRITEs over threads
- *      and outstanding verbs, and curves over ways to share doorbells. `farside reproduce nic` shows
- *      how far the model is from each point.
+ * [S]  raw results published with the SMART framework (ASPLOS'24): ConnectX-6, 200 Gb/s InfiniBand,
+ *      a client with 96 hardware threads, verbs of 8 bytes. Two grids of READs and WRITEs over
+ *      threads and outstanding verbs, and curves over ways to share doorbells. `farside reproduce
+ *      nic` shows how far the model is from each point.
  * [R]  the RCuckoo paper: ConnectX-5, 100 Gb/s.
  * [H]  the SepHash paper: PCIe packets.
  * [U]  constants that UCX has for these NICs.
@@ -17,7 +17,8 @@ static const struct nic nics[] = {
     {
         .name = "cx6",
         .summary = "ConnectX-6, 200 Gb/s InfiniBand, PCIe 4.0 x16",
-        /* Measured here, not on the machine of [S]: a get on mem: takes about half a microsecond. */
+        /* Measured here, not on the machine of [S]: a get on mem: takes about half a
+         * microsecond. */
         .operation = NIC_NS(500),
         /* [U] 40 to 75 ns */
         .post = NIC_NS(60),
@@ -28,8 +29,8 @@ static const struct nic nics[] = {
         .crowd_completion = NIC_NS(2.0),
         .crowd_latency = {[FAB_R] = NIC_NS(4.6), [FAB_W] = NIC_NS(7.5), [FAB_A] = NIC_NS(4.6)},
         .crowd_from = 12,
-        /* [S] Default doorbells: each of the 12 allows one post in 307 ns if 2 or 3 threads want it,
-         * 408 if 4 do and 626 if 8 do. */
+        /* [S] Default doorbells: each of the 12 allows one post in 307 ns if 2 or 3 threads want
+         * it, 408 if 4 do and 626 if 8 do. */
         .doorbell_shared = NIC_NS(150),
         .doorbell_others = NIC_NS(65),
         /* [S] A round with one READ takes 2.35 us, with one WRITE 2.40; without the post. For
@@ -47,7 +48,8 @@ static const struct nic nics[] = {
         .header = 46,                  /* InfiniBand: LRH, BTH, RETH, ICRC, VCRC */
         .pcie_payload = 256,           /* [U], [H] */
         .pcie_header = 26,             /* [U] */
-        /* [S] Rates past the peak, over threads and outstanding verbs together: see docs/model.md. */
+        /* [S] Rates past the peak, over threads and outstanding verbs together: see
+         * docs/model.md. */
         .cache_room = {[FAB_R] = 960, [FAB_W] = 980, [FAB_A] = 960},
         .cache_miss = {[FAB_R] = NIC_NS(0.0085), [FAB_W] = NIC_NS(0.02), [FAB_A] = NIC_NS(0.0085)},
         .cache_most = {[FAB_R] = NIC_NS(100), [FAB_W] = NIC_NS(5.1), [FAB_A] = NIC_NS(100)},

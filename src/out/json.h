@@ -1,4 +1,5 @@
-/* Objects of JSON, for programs. All functions return a new reference, or NULL when out of memory. */
+/* Objects of JSON, for programs. All functions return a new reference, or NULL when out of
+ * memory. */
 #ifndef OUT_JSON_H
 #define OUT_JSON_H
 

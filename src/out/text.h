@@ -10,8 +10,8 @@
 
 /* 1234567 as 1,234,567 */
 const char *text_grouped(uint64_t number, char text[TEXT_MAX]);
-/* With as many of the decimals as fit into so many columns, and if need be in thousands (k), millions
- * (M) and so on. */
+/* With as many of the decimals as fit into so many columns, and if need be in thousands (k),
+ * millions (M) and so on. */
 char *text_fit(double value, int width, int decimals, char text[TEXT_MAX]);
 /* "16", or "16 to 64". */
 const char *text_range(unsigned least, unsigned most, char text[TEXT_MAX]);
@@ -43,8 +43,8 @@ struct columns {
 
 /* Fills the next field. A text that is longer than its column moves those behind it. */
 void columns_text(struct columns *c, const char *text);
-/* A number with as many of the decimals as fit, and if need be in thousands (k), millions (M) and so
- * on. */
+/* A number with as many of the decimals as fit, and if need be in thousands (k), millions (M) and
+ * so on. */
 void columns_number(struct columns *c, double value, int decimals);
 /* Ends the row. */
 void columns_end(struct columns *c);

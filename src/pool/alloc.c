@@ -20,10 +20,10 @@
  *   ALLOC-A6  If operations on a ring find no object of a class, one of them fetches some and the
  *       others wait for it. Else each would take a chunk. Waiting only saves memory: after a few
  *       fetches an operation gets its own.
- *   ALLOC-A7  A key that is added leaves its client a spare: a free object of the class of its block.
- *       So a client that has filled the pool can replace values of this size: each replacement takes
- *       the spare, and gives one back after three epochs. Only a block may take the spare, and one
- *       that is a run is not cut.
+ *   ALLOC-A7  A key that is added leaves its client a spare: a free object of the class of its
+ *       block. So a client that has filled the pool can replace values of this size: each
+ *       replacement takes the spare, and gives one back after three epochs. Only a block may take
+ *       the spare, and one that is a run is not cut.
  */
 #include "pool/pool_internal.h"
 

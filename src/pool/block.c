@@ -47,8 +47,8 @@ static unsigned length_flag(size_t bytes)
     return bytes > BLOCK_SHORT_MAX ? BLOCK_LONG : 0;
 }
 
-/* PTR-5: at one address, blocks of different epochs differ. So do most blocks at different addresses, so
- * that a damaged pointer is recognized. */
+/* PTR-5: at one address, blocks of different epochs differ. So do most blocks at different
+ * addresses, so that a damaged pointer is recognized. */
 static uint8_t generation_of(const struct op *op, gaddr at)
 {
     uint64_t mixed = at * 0x9e3779b97f4a7c15ull >> 56;

@@ -33,14 +33,15 @@
  *          operation found the cache stale, read the place, and ended with FAR_NO_TABLE. Parked
  *          clients have nothing in flight, and all of their caches are stale (EPOCH-E5); stray
  *          verbs are waited for (EPOCH-E6). So nobody changes the table any more, but for the
- *          recovery of clients that died at work there: what that adds, a sweep finds. Third, within one
- *          operation, a client walks the table, CASes the place from dropped to free, and retires
- *          all that the walk has found. That CAS succeeds for one client only, which alone owns the
- *          memory. A walk may rest while it waits for a lock, and another client may complete the
- *          drop meanwhile. So its view is one of the client's caches: if an announcement was sent,
- *          it is stale, and is confirmed before the walk goes on. It ends with FAR_NO_TABLE then.
- *          Any number of clients may do this at once, or die in the middle of it: a dropped place
- *          stays until a client completes the drop. All three steps may be repeated.
+ *          recovery of clients that died at work there: what that adds, a sweep finds. Third,
+ *          within one operation, a client walks the table, CASes the place from dropped to free,
+ *          and retires all that the walk has found. That CAS succeeds for one client only, which
+ *          alone owns the memory. A walk may rest while it waits for a lock, and another client may
+ *          complete the drop meanwhile. So its view is one of the client's caches: if an
+ *          announcement was sent, it is stale, and is confirmed before the walk goes on. It ends
+ *          with FAR_NO_TABLE then. Any number of clients may do this at once, or die in the middle
+ *          of it: a dropped place stays until a client completes the drop. All three steps may be
+ *          repeated.
  *   CAT-5  Sweeps mark live and dropped tables, so the memory of a dropped table is its own until
  *          the last CAS. After that one client holds it, within an operation that began before. If
  *          that client has not met a sweep, the sweep waits for it; if it has, it leaves the memory

@@ -193,10 +193,11 @@ bool client_heartbeat_due(const struct client *c)
     return heartbeat_due(c, client_now(c));
 }
 
-/* A long operation sends heartbeats, too. And its batches count like operations. Otherwise a session that
- * walks tables would announce itself only when a heartbeat is due, and hold up all epochs until then.
- * Not if it works without a cache: the announcement would make all caches stale. And not while there
- * is something to attend to: operations that meet a sweep start over when an announcement has completed. */
+/* A long operation sends heartbeats, too. And its batches count like operations. Otherwise a
+ * session that walks tables would announce itself only when a heartbeat is due, and hold up all
+ * epochs until then. Not if it works without a cache: the announcement would make all caches stale.
+ * And not while there is something to attend to: operations that meet a sweep start over when an
+ * announcement has completed. */
 static void look(struct batch_piggyback *piggyback)
 {
     struct client *c = announcer(piggyback);

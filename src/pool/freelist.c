@@ -13,9 +13,9 @@
  *   FREELIST-S3  Giving needs no memory. If no page of 512 bytes can be had, a smaller object of
  *       the bundle is its page, with room for fewer addresses. So a client that leaves can give
  *       back everything, even on a full pool.
- *   FREELIST-S4  Walks end. A damaged list may be a circle, and one that changes while it is walked may
- *       lead in one. A walk remembers the page that it came to after 1, 2, 4, 8, ... steps, so it notices
- *       a circle after at most three times as many steps as there are pages.
+ *   FREELIST-S4  Walks end. A damaged list may be a circle, and one that changes while it is walked
+ *       may lead in one. A walk remembers the page that it came to after 1, 2, 4, 8, ... steps, so
+ *       it notices a circle after at most three times as many steps as there are pages.
  */
 #include "pool/pool_internal.h"
 
@@ -215,7 +215,8 @@ static bool comes_again(struct circle *c, gaddr page)
     return false;
 }
 
-/* Walks a list from its head. Sets *at to the first page that is no bundle or comes again, or to 0. */
+/* Walks a list from its head. Sets *at to the first page that is no bundle or comes again, or to
+ * 0. */
 static int walk_list(struct op *op, uint64_t head, unsigned size_class, gaddr *at)
 {
     struct bundle *bundle = op_buffer(op, BUF_POOL, sizeof *bundle);

@@ -33,20 +33,20 @@
  *       them. So recover() looks whether the locks are held, and whose they are: journal_visit().
  *       A client blanks its spent lines before it is parked, and before it leaves its slot.
  *       Meanwhile no operation can take them. If the WRITE may still arrive later, the line is left
- *       (JOURNAL-J3). If the node is unreachable, the client is parked all the same, and tries again
- *       with its next heartbeat. But it does not leave its slot before the line is blank.
+ *       (JOURNAL-J3). If the node is unreachable, the client is parked all the same, and tries
+ *       again with its next heartbeat. But it does not leave its slot before the line is blank.
  *   JOURNAL-J6  journal_visit() reads lines first, and then the registry. If a slot is free or
  *       fenced then, every client that wrote what was read of its lines is fenced or has left. A
  *       client that leaves has no locks. (If the registry were read first, another client could
- *       take the slot and write a line before the lines are read, and would count as dead.) It reads
- *       the registry before the lines, too: what a client wrote that was fenced in between, or that
- *       even joined in between, may be more than what was read. So it counts as alive unless the
- *       registry says the same of its slot both times. If the slot has a client that is not
- *       fenced, the line's writer counts as alive, also if the line names another incarnation: the
- *       client may have renewed its registration, or have taken the slot with the line, and then
- *       recovers the line itself (LEASE-L2). A line is missed only if it was written after the call
- *       began. So if a lock is closed to others before the call, the lines of all clients that hold
- *       it are visited.
+ *       take the slot and write a line before the lines are read, and would count as dead.) It
+ *       reads the registry before the lines, too: what a client wrote that was fenced in between,
+ *       or that even joined in between, may be more than what was read. So it counts as alive
+ *       unless the registry says the same of its slot both times. If the slot has a client that is
+ *       not fenced, the line's writer counts as alive, also if the line names another incarnation:
+ *       the client may have renewed its registration, or have taken the slot with the line, and
+ *       then recovers the line itself (LEASE-L2). A line is missed only if it was written after the
+ *       call began. So if a lock is closed to others before the call, the lines of all clients that
+ *       hold it are visited.
  *   JOURNAL-J7  Nobody else writes the lines that an operation recovers: a dead client is shut out,
  *       and siblings leave a line alone that another operation recovers. So these lines are read
  *       once, before the first of them is recovered, and journal_visit() shows them as they were

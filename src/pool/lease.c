@@ -36,24 +36,24 @@
  *
  *   LEASE-L4  On shared memory that is not enough: a client that the system stops between the
  *       question and the write, or in the middle of a long WRITE, goes on with it whenever it is
- *       continued. So the fabric is asked whether the client's process lives (fab_ops.life). While it
- *       does, the client is not taken for dead, however long it is silent. Once the process has
+ *       continued. So the fabric is asked whether the client's process lives (fab_ops.life). While
+ *       it does, the client is not taken for dead, however long it is silent. Once the process has
  *       ended, it writes nothing any more, and its client is dead without a watch. The fabric is
  *       asked when a heartbeat is overdue by an eighth of a lease, and at once by those who search
- *       for dead clients; never while heartbeats come. By its witness, which it writes into its slot,
- *       a client says that it can be seen to have ended. Where there is none, or the client is on
- *       another machine, LEASE-L1 and LEASE-L3 are all there is. (On mem: all threads are stopped
- *       together, mostly, and then the clock of leases is, too: MEM-1.) A client that waits for one that
- *       stands still gives up after a lease, with the status that it returns if a lock is held for
- *       too long, and says who it is (client_held_up()).
+ *       for dead clients; never while heartbeats come. By its witness, which it writes into its
+ *       slot, a client says that it can be seen to have ended. Where there is none, or the client
+ *       is on another machine, LEASE-L1 and LEASE-L3 are all there is. (On mem: all threads are
+ *       stopped together, mostly, and then the clock of leases is, too: MEM-1.) A client that waits
+ *       for one that stands still gives up after a lease, with the status that it returns if a lock
+ *       is held for too long, and says who it is (client_held_up()).
  *
  *   LEASE-L5  Where a process cannot be seen, LEASE-L3 leaves a risk: one piece of a WRITE, or one
  *       atomic, of a client that was stopped in the middle of it for longer than half a lease. In a
- *       pool that was made with wait=1, a client that is silent and not known to be dead is treated as
- *       one that stands still. So epochs wait for it, and its locks, journal and slot stay its own:
- *       nothing that it may still write to is used for anything else. This ends when the client goes
- *       on, when the fabric says that its process has ended (its own machine can tell), or when a
- *       client that opened the pool with wait=0 takes it for dead.
+ *       pool that was made with wait=1, a client that is silent and not known to be dead is treated
+ *       as one that stands still. So epochs wait for it, and its locks, journal and slot stay its
+ *       own: nothing that it may still write to is used for anything else. This ends when the
+ *       client goes on, when the fabric says that its process has ended (its own machine can tell),
+ *       or when a client that opened the pool with wait=0 takes it for dead.
  *
  * An idle client is parked (EPOCH-E5), and its process keeps up its heartbeat. Where no process
  * does that, the client falls silent and is fenced like a dead one. It notices at its next
@@ -160,9 +160,10 @@ static void end_recovery(struct op *op, bool outer)
 
 #define AGAIN_NS_LEAST 1000000u
 
-/* How long to wait with a recovery that began at `began` and has failed, if the last wait was `pause`.
- * If it waits for others (FAR_TIMEOUT), locks may be closed until it goes on: it is tried again soon,
- * and then after twice as long each time. At most a quarter of this client's time goes into that. */
+/* How long to wait with a recovery that began at `began` and has failed, if the last wait was
+ * `pause`. If it waits for others (FAR_TIMEOUT), locks may be closed until it goes on: it is tried
+ * again soon, and then after twice as long each time. At most a quarter of this client's time goes
+ * into that. */
 static uint64_t pause_before_again(const struct client *c, uint64_t pause, uint64_t began, int rc)
 {
     uint64_t spent = client_now(c) - began, most = c->lease_ns / 4;

@@ -68,7 +68,8 @@ struct marker {
                      to, which may be others' memory, or none */
 };
 
-/* What all threads share. Constant after pool_open(), except for what concerns nodes that are away. */
+/* What all threads share. Constant after pool_open(), except for what concerns nodes that are
+ * away. */
 struct pool {
     bool kept;   /* opened by a user: idle sessions are parked, and as with `evicts` */
     bool evicts; /* clients that died idle are looked for when all slots are taken */
@@ -99,8 +100,8 @@ struct pool {
     void *tables;
 };
 
-/* The head of a node, or what stands for it while the node is away (AWAY-2). A thread may meet the node at any
- * time, so both may be returned within one operation. */
+/* The head of a node, or what stands for it while the node is away (AWAY-2). A thread may meet the
+ * node at any time, so both may be returned within one operation. */
 static inline const struct node_head *pool_head(const struct pool *pool, unsigned node)
 {
     return fab_away(pool->fab) >> node & 1 ? &pool->absent : &pool->head[node];
@@ -203,8 +204,8 @@ void op_wait(struct op *op, uint64_t ns);
 void op_pause(struct op *op, uint64_t *pause_ns);
 /* The same for a random time below `bound`. */
 void op_pause_below(struct op *op, uint64_t bound);
-/* Neither of these two is longer than an eighth of the lease: the batch that follows brings the next
- * heartbeat. */
+/* Neither of these two is longer than an eighth of the lease: the batch that follows brings the
+ * next heartbeat. */
 
 /*
  * Brackets an operation: between the two, nothing that it can reach is reused. `cached` is the
@@ -223,8 +224,8 @@ static inline bool op_all_known(int rc)
 }
 
 /* The outcome of a flush whose CAS decides an operation: after an error of the fabric, unknown,
- * unless nothing of the batch was sent to its node. A client whose lease has lapsed does not post, so
- * FAR_FENCED means that nothing happened, unless an earlier post of the same batch did. */
+ * unless nothing of the batch was sent to its node. A client whose lease has lapsed does not post,
+ * so FAR_FENCED means that nothing happened, unless an earlier post of the same batch did. */
 static inline int op_decided(const struct op *op, int rc)
 {
     const struct batch *b = &op->batch;
@@ -249,8 +250,8 @@ struct epoch_view {
     uint64_t seen;      /* the newest epoch read */
     uint64_t validated; /* caches were found valid after this one was read */
     uint64_t newest;    /* op->epoch of the operation that began last; 0: none is in flight */
-    /* Announcements that have completed. One that completed while a cache was filled has not validated
-     * it. */
+    /* Announcements that have completed. One that completed while a cache was filled has not
+     * validated it. */
     uint64_t announced;
 };
 struct epoch_view client_epoch_view(const struct client *client);
@@ -292,8 +293,8 @@ uint64_t client_stamp(struct client *client);
 void client_renounce(struct op *op);
 
 /* Exponential back-off, for waiting on other clients. Returns false after `leases` leases: in a
- * damaged pool, what one waits for may never come. What the caller does between two calls counts, too,
- * for a lease at most, unless it sets `last` to 0 because it has waited for something else. */
+ * damaged pool, what one waits for may never come. What the caller does between two calls counts,
+ * too, for a lease at most, unless it sets `last` to 0 because it has waited for something else. */
 struct backoff {
     uint64_t pause_ns, waited_ns;
     uint64_t last; /* time of the last call */
@@ -326,12 +327,12 @@ int pool_alloc(struct op *op, unsigned node, unsigned size_class, gaddr *at);
 /* The same on this node or not at all. */
 int pool_alloc_on(struct op *op, unsigned node, unsigned size_class, gaddr *at);
 
-/* Has the client an object of the class besides the one that it has just taken, or can it get one? Not
- * asked of objects that are a large part of the pool. The batch must be empty. */
+/* Has the client an object of the class besides the one that it has just taken, or can it get one?
+ * Not asked of objects that are a large part of the pool. The batch must be empty. */
 bool pool_keep_spare(struct op *op, unsigned node, unsigned size_class);
 
-/* The class that an allocation of this client last asked for in vain. Memory is looked for, and cut, for
- * this one. An index that allocates in order to get memory back sets it as it was. */
+/* The class that an allocation of this client last asked for in vain. Memory is looked for, and
+ * cut, for this one. An index that allocates in order to get memory back sets it as it was. */
 unsigned pool_wanted(const struct client *client);
 void pool_want(struct client *client, unsigned size_class);
 
@@ -420,9 +421,9 @@ void journal_spend(struct op *op, struct journal *journal);
 void journal_entry_done(struct op *op, const struct journal_entry *entry);
 
 /*
- * Calls visit() for each line on the node that says something, of all slots, also for lines that are
- * spent and for the caller's own. `alive` is false only if the line's writer is fenced or has left
- * its slot. It may be true a little longer than the writer lives (JOURNAL-J6). A line that is
+ * Calls visit() for each line on the node that says something, of all slots, also for lines that
+ * are spent and for the caller's own. `alive` is false only if the line's writer is fenced or has
+ * left its slot. It may be true a little longer than the writer lives (JOURNAL-J6). A line that is
  * written during the call may be missed. The entry is valid until visit() returns, and visit() must
  * not use the op. The op's batch must be empty. May be called by recover().
  */

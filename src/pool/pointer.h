@@ -3,9 +3,9 @@
  *
  *     low bits first:   address 40 | size class 6 | generation g | the index's own 18 - g
  *
- * Each index chooses g, from 0 to 8: RACE keeps 8, RCuckoo and CHIME 6, SHARD 3, SepHash none. Epochs make
- * a pointer safe. The generation is the op->epoch of the operation that wrote the block, plus a number
- * that depends on the address, modulo 2^g.
+ * Each index chooses g, from 0 to 8: RACE keeps 8, RCuckoo and CHIME 6, SHARD 3, SepHash none.
+ * Epochs make a pointer safe. The generation is the op->epoch of the operation that wrote the
+ * block, plus a number that depends on the address, modulo 2^g.
  *
  *   PTR-1  Reading. An operation that has itself read a word while its block was in use finds that
  *          block whole until the operation ends: the block was written before a word named it, it
@@ -38,10 +38,10 @@
  *          must be e + 2^g or more. But while an operation with epoch f lasts, the epoch is at most
  *          f+1, so there is no such block yet.
  *
- * Besides, the generation recognizes, with a chance of 1 - 2^-g, a pointer that is damaged or was followed
- * too late, where key and checksum alone would not: if the address holds another block of the same
- * key. No proof but PTR-5 relies on it, and the simulator also runs with blocks that all have the same
- * generation.
+ * Besides, the generation recognizes, with a chance of 1 - 2^-g, a pointer that is damaged or was
+ * followed too late, where key and checksum alone would not: if the address holds another block of
+ * the same key. No proof but PTR-5 relies on it, and the simulator also runs with blocks that all
+ * have the same generation.
  *
  * The checksum recognizes a torn or foreign image, and the comparison of the whole key another key
  * with the same fingerprint.
@@ -84,8 +84,8 @@ static inline unsigned pointer_generation(uint64_t word, unsigned generation_bit
 {
     return block_generation(word >> POINTER_GENERATION_AT, generation_bits);
 }
-/* PTR-5: does the word of a block that an operation of epoch `written` has written still mean that block,
- * in this operation? */
+/* PTR-5: does the word of a block that an operation of epoch `written` has written still mean that
+ * block, in this operation? */
 static inline bool pointer_still_means(const struct op *op, uint64_t written,
                                        unsigned generation_bits)
 {

@@ -112,15 +112,17 @@ static int judge(const struct fab *fab, unsigned node, uint64_t size, const stru
 /* ---- nodes that are away --------------------------------------------------------------------- */
 
 /*
- * A pool is opened without nodes that cannot be reached, unless node 0 is one of them. AWAY-1 (fabric.h) says what
- * becomes of verbs to such a node.
+ * A pool is opened without nodes that cannot be reached, unless node 0 is one of them. AWAY-1
+ * (fabric.h) says what becomes of verbs to such a node.
  *
- *   AWAY-2  Nothing is known of it. Every address on it counts as inside the pool, so what needs it is tried, and
- *       fails; it is not taken for damage. No chunk of it is handed out.
- *   AWAY-3  When it is back, it is used only if its superblock says that it is this node of this pool.
- *   AWAY-4  Until then nothing is decided that needs all nodes. A walk that comes to it fails. A sweep does not
- *       begin, because what is there may lead to any object. No dead client is recovered whose journal may have
- *       lines there, or that the node cannot be asked to shut out. No table is made or repaired.
+ *   AWAY-2  Nothing is known of it. Every address on it counts as inside the pool, so what needs it
+ *       is tried, and fails; it is not taken for damage. No chunk of it is handed out.
+ *   AWAY-3  When it is back, it is used only if its superblock says that it is this node of this
+ *           pool.
+ *   AWAY-4  Until then nothing is decided that needs all nodes. A walk that comes to it fails. A
+ *       sweep does not begin, because what is there may lead to any object. No dead client is
+ *       recovered whose journal may have lines there, or that the node cannot be asked to shut out.
+ *       No table is made or repaired.
  */
 
 /* How often a pool that was opened without a node looks for it, at most. */

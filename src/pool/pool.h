@@ -12,8 +12,8 @@
  * FAR_NOT_A_POOL, FAR_LAYOUT, FAR_CORRUPT, FAR_POOL_FULL (too small to hold a pool) or the
  * fabric's. */
 int pool_open(struct fab *fab, const struct knobs *knobs, struct pool *pool);
-/* Looks for nodes that the pool was opened without, if that is due. FAR_OK: none is away any more. FAR_NODE_LOST:
- * one is back as another; FAR_UNREACHABLE, FAR_TIMEOUT. Not within an operation. */
+/* Looks for nodes that the pool was opened without, if that is due. FAR_OK: none is away any more.
+ * FAR_NODE_LOST: one is back as another; FAR_UNREACHABLE, FAR_TIMEOUT. Not within an operation. */
 int pool_meet(struct op *op);
 int pool_info(struct op *op, struct far_pool_info *info);
 
@@ -113,9 +113,9 @@ int client_upkeep(struct op *op);
  * FAR_OK: it is worth trying again. FAR_POOL_FULL: there is none. */
 int pool_make_room(struct op *op);
 
-/* An operation has failed with FAR_CONTENTION, FAR_POOL_FULL or, while it made room, FAR_TIMEOUT. If
- * it was held up by a client that stands still and whose process lives (LEASE-L4), the detail says
- * which, and the third becomes FAR_POOL_FULL. Returns the status. */
+/* An operation has failed with FAR_CONTENTION, FAR_POOL_FULL or, while it made room, FAR_TIMEOUT.
+ * If it was held up by a client that stands still and whose process lives (LEASE-L4), the detail
+ * says which, and the third becomes FAR_POOL_FULL. Returns the status. */
 int client_held_up(const struct client *client, int rc);
 
 /* Finds and recovers all dead clients. Takes a lease and a half if there is any doubt. */

@@ -100,10 +100,11 @@ int client_registry(struct op *op, struct client_slot **slots);
 /* Bytes that all clients have announced as retired, and as free but held. */
 int client_bytes(struct op *op, uint64_t *retired, uint64_t *held);
 /* Judges the registry, as read by a request that was posted at `asked`. If a client with a
- * certificate below `epoch` (NO_EPOCH: with any) has been silent for WATCH_LEASES, or its process is
- * known to be dead (LEASE-L4), or it is fenced and nobody recovers it, it becomes the suspect. Returns true while it is not known of all such
- * clients whether they are alive. The silence of all others counts, too, unless they are parked:
- * when one of several dead clients is out of the way, the next one need not be watched first. */
+ * certificate below `epoch` (NO_EPOCH: with any) has been silent for WATCH_LEASES, or its process
+ * is known to be dead (LEASE-L4), or it is fenced and nobody recovers it, it becomes the suspect.
+ * Returns true while it is not known of all such clients whether they are alive. The silence of all
+ * others counts, too, unless they are parked: when one of several dead clients is out of the way,
+ * the next one need not be watched first. */
 bool client_watch(struct client *client, const struct client_slot *slots, unsigned count,
                   uint64_t epoch, uint64_t asked);
 /* Sets the suspect: a slot, or -1. */
@@ -114,8 +115,8 @@ bool client_may_reap(struct client *client, uint64_t now);
 /* Forgets what was seen of all clients. */
 void client_watch_again(struct client *client);
 #define WATCH_LEASES(ns) ((ns) + (ns) / 2) /* LEASE-L3 */
-/* Did an attempt to recover the client in a slot fail a moment ago? Then the next one can wait: that
- * client is fenced, so it holds up no epoch. */
+/* Did an attempt to recover the client in a slot fail a moment ago? Then the next one can wait:
+ * that client is fenced, so it holds up no epoch. */
 static inline bool client_recovery_waits(const struct client *c, unsigned slot)
 {
     return client_now(c) < c->watch.of[slot].recover_after;
@@ -143,8 +144,8 @@ int freelist_take(struct op *op, unsigned node, unsigned size_class);
 
 /* As pool_alloc(), for a block: it may take the spare (ALLOC-A7). */
 int pool_alloc_block(struct op *op, unsigned node, unsigned size_class, gaddr *at);
-/* In a sweep, which has taken all that the client held: gets its spares back, as far as they are runs
- * and there is memory. */
+/* In a sweep, which has taken all that the client held: gets its spares back, as far as they are
+ * runs and there is memory. */
 void pool_restore_spares(struct op *op);
 /* As pool_alloc_on(), but sweeps do not cut memory for it: operations wait for other sizes. */
 int pool_alloc_aside(struct op *op, unsigned node, unsigned size_class, gaddr *at);

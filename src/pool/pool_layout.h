@@ -201,8 +201,8 @@ static inline uint64_t journal_off(uint64_t clients)
 }
 _Static_assert(CLIENTS_OFF % 64 == 0, "lines have addresses");
 
-/* The generation that a word promises of its block, which has only that many bits of it. The bits that
- * it lacks are set above the number, and are not compared. */
+/* The generation that a word promises of its block, which has only that many bits of it. The bits
+ * that it lacks are set above the number, and are not compared. */
 #define BLOCK_GENERATIONS    256
 #define BLOCK_ANY_GENERATION ((BLOCK_GENERATIONS - 1u) << 8)
 static inline unsigned block_generation(uint64_t generation, unsigned bits)

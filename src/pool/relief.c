@@ -12,8 +12,8 @@ static int await_epoch(struct op *op, uint64_t epoch)
     return rc == FAR_TIMEOUT ? FAR_POOL_FULL : rc;
 }
 
-/* Waits until retired objects may be reused: until one of them serves, or until all may that had been
- * retired when this began. */
+/* Waits until retired objects may be reused: until one of them serves, or until all may that had
+ * been retired when this began. */
 static int relieve_by_epochs(struct op *op)
 {
     struct client *c = op->client;

@@ -8,8 +8,9 @@
 /* Writes a field. It is quoted if it has a comma, a quote or the end of a line. */
 void csv_field(FILE *out, const char *text);
 
-/* Writes the head and the rows of all results of the array: objects as --json of bench and reproduce
- * writes them. docs/man/farside-bench.1 lists the columns. The caller checks the stream for errors. */
+/* Writes the head and the rows of all results of the array: objects as --json of bench and
+ * reproduce writes them. docs/man/farside-bench.1 lists the columns. The caller checks the stream
+ * for errors. */
 void csv_write(FILE *out, const json_t *results);
 
 #endif

@@ -1,9 +1,9 @@
 /*
  * The directory with the results: a file DIR/EXPERIMENT/CELL.json for each measured cell.
  *
- * A file is written under another name and then renamed, so it is there as a whole or not at all. It
- * contains the version and the configuration, by which a later run decides whether it can use the
- * result.
+ * A file is written under another name and then renamed, so it is there as a whole or not at all.
+ * It contains the version and the configuration, by which a later run decides whether it can use
+ * the result.
  */
 #ifndef REPRODUCE_ARCHIVE_H
 #define REPRODUCE_ARCHIVE_H

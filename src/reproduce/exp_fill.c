@@ -67,7 +67,8 @@ static void plan(struct plan *p)
     }
 }
 
-/* ---- tables ----------------------------------------------------------------------------------- */
+/* ---- tables
+ * ----------------------------------------------------------------------------------- */
 
 static double insert_rate(const struct results *r, unsigned fill)
 {
@@ -151,7 +152,8 @@ static void show(const struct results *r, struct sheet_sink *out)
                 "text has no numbers):");
 }
 
-/* ---- claims ----------------------------------------------------------------------------------- */
+/* ---- claims
+ * ----------------------------------------------------------------------------------- */
 
 static void rcuckoo_c11(const struct results *r, struct claim_finding *f)
 {

@@ -44,7 +44,8 @@ static void plan(struct plan *p)
     }
 }
 
-/* ---- tables ----------------------------------------------------------------------------------- */
+/* ---- tables
+ * ----------------------------------------------------------------------------------- */
 
 static const char *const ops[] = {"insert", "get", "delete", "update"};
 #define OPS (sizeof ops / sizeof *ops)
@@ -95,7 +96,8 @@ static void show(const struct results *r, struct sheet_sink *out)
                 "blocks (CHIME Fig. 18c and 18d):");
 }
 
-/* ---- claims ----------------------------------------------------------------------------------- */
+/* ---- claims
+ * ----------------------------------------------------------------------------------- */
 
 static void race_c9(const struct results *r, struct claim_finding *f)
 {

@@ -1,9 +1,10 @@
 /*
- * Rates that others have measured on real NICs, beside which `farside reproduce nic` shows the model.
+ * Rates that others have measured on real NICs, beside which `farside reproduce nic` shows the
+ * model.
  *
  * They are the raw results published with the SMART framework (Ren et al., "Scaling Up Memory
- * Disaggregated Applications with SMART", ASPLOS'24; MIT licence): ConnectX-6, 200 Gb/s InfiniBand, a
- * client with 96 hardware threads. All rates are millions per second.
+ * Disaggregated Applications with SMART", ASPLOS'24; MIT licence): ConnectX-6, 200 Gb/s InfiniBand,
+ * a client with 96 hardware threads. All rates are millions per second.
  */
 #ifndef REPRODUCE_MEASURED_H
 #define REPRODUCE_MEASURED_H
@@ -11,8 +12,8 @@
 enum measured_verb { MEASURED_READ, MEASURED_WRITE };
 #define MEASURED_VERBS 2u
 
-/* Verbs of 8 bytes over threads and outstanding verbs of a thread, each thread with a doorbell of its
- * own. */
+/* Verbs of 8 bytes over threads and outstanding verbs of a thread, each thread with a doorbell of
+ * its own. */
 #define MEASURED_GRID_THREADS     8u
 #define MEASURED_GRID_OUTSTANDING 6u
 extern const unsigned measured_grid_threads[MEASURED_GRID_THREADS];
@@ -31,15 +32,16 @@ enum measured_doorbells { MEASURED_OWN, MEASURED_SHARED };
 #define MEASURED_CURVE_OUTSTANDING 8u
 extern const double measured_doorbells[MEASURED_VERBS][MEASURED_DOORBELLS][MEASURED_THREADS];
 
-/* RACE: 8 coroutines of each thread, 10^8 keys, keys and values of 8 bytes, zipfian 0.99. With shared
- * doorbells it is RACE as published, with own ones RACE with all of SMART's techniques. NAN: there is
- * no measurement. */
+/* RACE: 8 coroutines of each thread, 10^8 keys, keys and values of 8 bytes, zipfian 0.99. With
+ * shared doorbells it is RACE as published, with own ones RACE with all of SMART's techniques. NAN:
+ * there is no measurement. */
 enum measured_workload { MEASURED_C, MEASURED_A, MEASURED_UPDATE };
 #define MEASURED_WORKLOADS  3u
 #define MEASURED_COROUTINES 8u
 extern const double measured_race[MEASURED_WORKLOADS][MEASURED_DOORBELLS][MEASURED_THREADS];
 
-/* ---- how far a model is from measurements ------------------------------------------------------ */
+/* ---- how far a model is from measurements
+ * ------------------------------------------------------ */
 
 #define MEASURED_ERRORS_MAX 192u
 struct measured_errors {

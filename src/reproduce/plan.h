@@ -1,6 +1,6 @@
 /*
- * What an experiment measures: cells, each of them one configuration of the benchmark on one table, or verbs
- * without a table.
+ * What an experiment measures: cells, each of them one configuration of the benchmark on one table,
+ * or verbs without a table.
  */
 #ifndef REPRODUCE_PLAN_H
 #define REPRODUCE_PLAN_H

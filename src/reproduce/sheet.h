@@ -1,7 +1,7 @@
 /*
- * Tables of numbers. The first row has the heads of the columns; the first column is aligned left, the
- * others right. If the first head ends with a colon ("clients:"), it says what the numbers in the
- * other heads are: the columns are points of an axis, and each row is a line over it.
+ * Tables of numbers. The first row has the heads of the columns; the first column is aligned left,
+ * the others right. If the first head ends with a colon ("clients:"), it says what the numbers in
+ * the other heads are: the columns are points of an axis, and each row is a line over it.
  */
 #ifndef REPRODUCE_SHEET_H
 #define REPRODUCE_SHEET_H
@@ -24,7 +24,8 @@ struct sheet {
     double number[SHEET_ROWS_MAX][SHEET_COLUMNS_MAX]; /* NAN: the field has only a text */
 };
 
-/* Where tables go: to people, as text, or to programs, as objects in an array. The other is NULL. */
+/* Where tables go: to people, as text, or to programs, as objects in an array. The other is
+ * NULL. */
 struct sheet_sink {
     FILE *text;
     json_t *json;

@@ -4,7 +4,8 @@
 
 #include "reproduce/plan.h"
 
-/* RACE 5.2.3: up to 32 clients on a machine, 64 on two, 128 on four; ConnectX-5, one memory node. */
+/* RACE 5.2.3: up to 32 clients on a machine, 64 on two, 128 on four; ConnectX-5, one memory
+ * node. */
 struct plan_network testbed_race(unsigned clients);
 /* SepHash 5.2: up to 16 threads on a machine, 128 on eight; ConnectX-5, one memory node. */
 struct plan_network testbed_sephash(unsigned clients);

@@ -251,8 +251,8 @@ static int sim_fence(struct fab_ep *ep, uint64_t identity)
     return FAR_OK;
 }
 
-/* Only clients at work have a process: one that is done has ended. Atomics that it has begun are finished, so it
- * has not ended before. */
+/* Only clients at work have a process: one that is done has ended. Atomics that it has begun are
+ * finished, so it has not ended before. */
 static enum fab_life sim_life(struct fab_ep *ep, uint64_t identity, uint64_t witness)
 {
     const struct sim *sim = sim_of(ep);

@@ -89,8 +89,8 @@ struct sim_settings {
     /* As on shared memory: no client can be shut out, and what a client posted lands while it
      * pauses. */
     bool no_fence;
-    /* Without a fence: whether a client's process lives is known, as on one machine. Then a client may stop
-     * in the middle of a verb, and go on with it after any time. */
+    /* Without a fence: whether a client's process lives is known, as on one machine. Then a client
+     * may stop in the middle of a verb, and go on with it after any time. */
     bool lives;
     bool stops; /* clients stop within torn WRITEs, for longer than a lease, if pauses may happen */
     bool no_mcas; /* no masked CAS: batches emulate it */
@@ -183,7 +183,8 @@ typedef void sim_watcher(void *arg, unsigned client, uint64_t identity,
                          const struct fab_verb *verb);
 void sim_watch(struct sim *sim, sim_watcher *verb, void *arg);
 
-/* Counts in all runs from here on what happens at each site, and lets the aimed fault strike. NULL: not. */
+/* Counts in all runs from here on what happens at each site, and lets the aimed fault strike. NULL:
+ * not. */
 void sim_count_sites(struct sim *sim, struct sites *sites);
 
 /* Has the client crashed? */

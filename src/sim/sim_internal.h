@@ -307,7 +307,8 @@ void sim_site_completed(struct sim *sim, const struct sim_request *r);
 void sim_site_died(struct sim *sim, const struct sim_request *r);
 /* A fault strikes at its site. */
 void sim_site_note(struct sim *sim, const struct sim_request *r, enum site_fault fault);
-/* The fault that is aimed at this moment of the request, if any; `answers`: all its verbs are done. */
+/* The fault that is aimed at this moment of the request, if any; `answers`: all its verbs are
+ * done. */
 enum fault sim_site_fault(struct sim *sim, const struct sim_request *r, bool answers);
 /* Is this READ to be torn? */
 bool sim_site_tears(struct sim *sim, const struct sim_request *r, unsigned verb);

@@ -133,7 +133,8 @@ static bool may_strike(const struct sim *sim, const struct sim_request *r, unsig
            c->state != CLIENT_CRASHED && c->frozen_until <= sim->now;
 }
 
-/* Where in the request a fault strikes that has a choice: aims that skip more posts strike later. */
+/* Where in the request a fault strikes that has a choice: aims that skip more posts strike
+ * later. */
 static bool is_moment(const struct sim *sim, const struct sim_request *r, bool answers)
 {
     bool late = aim_of(sim->sites)->skip % 2 == 1;

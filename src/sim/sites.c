@@ -32,7 +32,8 @@ static const char *behind(const char *path, const char *folder)
     return found;
 }
 
-/* The path below src of a file of the library, or below examples; NULL if it is of a program or a test. */
+/* The path below src of a file of the library, or below examples; NULL if it is of a program or a
+ * test. */
 static const char *library_path(const char *file)
 {
     static const char *const folder[] = {"index/", "pool/", "store/"};

@@ -1,9 +1,9 @@
 /*
- * Sites: the places in the source that post verbs (batch_flush() in fabric/batch.h), and which faults
- * have struck at each.
+ * Sites: the places in the source that post verbs (batch_flush() in fabric/batch.h), and which
+ * faults have struck at each.
  *
- * A fault strikes at a site if the client has a request under way that this site has posted. Not every
- * fault applies to every site: only what a site has posted so far says which do.
+ * A fault strikes at a site if the client has a request under way that this site has posted. Not
+ * every fault applies to every site: only what a site has posted so far says which do.
  */
 #ifndef SIM_SITES_H
 #define SIM_SITES_H
@@ -46,7 +46,8 @@ struct site {
     } witness[SITE_WITNESSES];
 };
 
-/* A fault that a run is to meet: at the n-th post of a site, or a later one if it cannot strike there. */
+/* A fault that a run is to meet: at the n-th post of a site, or a later one if it cannot strike
+ * there. */
 struct site_aim {
     uint32_t site; /* SITE_NONE: no aim */
     enum site_fault fault;
@@ -56,8 +57,8 @@ struct site_aim {
 struct sites {
     struct site *site; /* of the library, by name of the file and line */
     uint32_t count;
-    /* How often has the memory that a verb names been in use: 0 if no client has ever allocated it. NULL:
-     * not known. */
+    /* How often has the memory that a verb names been in use: 0 if no client has ever allocated it.
+     * NULL: not known. */
     unsigned (*uses)(void *arg, const struct fab_verb *verb);
     void *uses_arg;
 
@@ -88,7 +89,8 @@ void sites_end(struct sites *s, const char *index, uint64_t seed);
 /* How often has this run posted at the site? */
 uint64_t sites_posted(const struct sites *s, uint32_t site);
 
-/* Is it a fault that a run can be aimed at? Whether memory is used again is for others to decide. */
+/* Is it a fault that a run can be aimed at? Whether memory is used again is for others to
+ * decide. */
 static inline bool site_fault_aimable(enum site_fault fault)
 {
     return fault != SITE_REUSED;

@@ -97,8 +97,8 @@ static inline bool tape_exploring(const struct tape *t)
 
 uint32_t tape_choose_slowly(struct tape *t, uint32_t n, enum tape_label label);
 
-/* The same from a stream of its own, if the choices come from a seed. So runs that have what is chosen
- * this way differ, and all other runs stay as they were. */
+/* The same from a stream of its own, if the choices come from a seed. So runs that have what is
+ * chosen this way differ, and all other runs stay as they were. */
 uint32_t tape_choose_aside(struct tape *t, uint32_t n, enum tape_label label);
 
 /* A number in [0, n), n > 0. */

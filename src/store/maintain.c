@@ -56,8 +56,9 @@ static int recover_table(struct op *op, struct index_view *view, void *arg)
     return ops->recover && same ? INDEX_CALL(ops, recover, op, view, entry) : FAR_OK;
 }
 
-/* May be called in the middle of another operation, whose buffers are preserved. Dropped tables are recovered,
- * too: they are walked until they are gone, and a walk may wait for what the dead client holds. */
+/* May be called in the middle of another operation, whose buffers are preserved. Dropped tables are
+ * recovered, too: they are walked until they are gone, and a walk may wait for what the dead client
+ * holds. */
 static int recover(void *arg, struct op *op, const struct journal_entry *entry)
 {
     struct op_aside aside;
@@ -279,8 +280,8 @@ static int sweep(struct checking *c)
     return rc;
 }
 
-/* Checks the pool's own structures. A sweep repairs them, except for journals. What counts is what was
- * reported, or is left after the repair. */
+/* Checks the pool's own structures. A sweep repairs them, except for journals. What counts is what
+ * was reported, or is left after the repair. */
 static int check_pool(struct checking *c, struct pool_findings *left)
 {
     struct op *op = &c->session->op;

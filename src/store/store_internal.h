@@ -88,8 +88,8 @@ bool store_handle_closed(struct far_table *table);
 
 /* ---- view.c ---------------------------------------------------------------------------------- */
 
-/* What the session keeps of the table, made when it first uses it. NULL: no memory. The caller counts
- * as a user of it until store_view_release(). */
+/* What the session keeps of the table, made when it first uses it. NULL: no memory. The caller
+ * counts as a user of it until store_view_release(). */
 struct table_view *store_view_use(struct far_session *s, struct far_table *table);
 void store_view_release(struct far_session *s, struct table_view *view, int rc);
 

@@ -75,7 +75,8 @@ static int count_fabric(struct wait *w)
 static int make(struct wait *w)
 {
     w->epoll = epoll_create1(EPOLL_CLOEXEC);
-    /* Not CLOCK_BOOTTIME: after a suspension it is early enough if the rest of the time runs out. */
+    /* Not CLOCK_BOOTTIME: after a suspension it is early enough if the rest of the time runs
+     * out. */
     w->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
     w->signal = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (w->epoll < 0 || w->timer < 0 || w->signal < 0)

@@ -286,8 +286,8 @@ static void more_memory_than_there_is_is_refused(void **state)
     }
 }
 
-/* LEASE-L5: whether all wait for silent sessions is said when a pool is made. One who opens it may say that
- * they are dead, but not that all wait. */
+/* LEASE-L5: whether all wait for silent sessions is said when a pool is made. One who opens it may
+ * say that they are dead, but not that all wait. */
 static bool waits(const char *uri)
 {
     far_pool *pool = NULL;

@@ -1,5 +1,5 @@
-/* A memory node that runs out of file descriptors, by clients or by connections that say nothing, is
- * reachable again once they are gone. */
+/* A memory node that runs out of file descriptors, by clients or by connections that say nothing,
+ * is reachable again once they are gone. */
 #include "support/memd_ports.h"
 #include "fabric/rig.h"
 

@@ -317,7 +317,8 @@ static void a_fence_does_not_wait_for_a_node_that_is_away(void **state)
     r = open_rig(2, "?timeout=3000");
     rig_set(r, gaddr_make(1, AT), 0, 1);
     memd_end(&node[1], SIGKILL);
-    /* The first one may find a connection that is not known to be broken: then the second connects. */
+    /* The first one may find a connection that is not known to be broken: then the second
+     * connects. */
     for (unsigned i = 0; i < 2; i++)
         assert_int_not_equal(rig_fence(r, 55), FAR_OK);
     assert_non_null(strstr(far_error_detail(), node[1].address));

@@ -1,5 +1,6 @@
-/* Requests for a connection that no client sends do not end a memory node, whether it has a secret or not: UCX, which
- * would end it by an assertion, does not see them. Meanwhile clients are served. */
+/* Requests for a connection that no client sends do not end a memory node, whether it has a secret
+ * or not: UCX, which would end it by an assertion, does not see them. Meanwhile clients are
+ * served. */
 #include "fabric/wire.h"
 #include "support/memd_ports.h"
 #include "fabric/rig.h"

@@ -1,4 +1,5 @@
-/* Many requests on ucx: at once. They are sent in several messages, the first ones without a poll. */
+/* Many requests on ucx: at once. They are sent in several messages, the first ones without a
+ * poll. */
 #include "support/memd_child.h"
 #include "fabric/rig.h"
 

@@ -1,4 +1,5 @@
-/* ucx: a pool that is opened while one of its memory nodes is dead, used by threads, and the node that comes back. */
+/* ucx: a pool that is opened while one of its memory nodes is dead, used by threads, and the node
+ * that comes back. */
 #include "farside.h"
 #include "support/memd_child.h"
 
@@ -52,7 +53,8 @@ struct user {
 
 static void open_pool(far_pool **pool)
 {
-    /* A lease that a busy machine does not miss. A node that is not there refuses connections at once. */
+    /* A lease that a busy machine does not miss. A node that is not there refuses connections at
+     * once. */
     assert_int_equal(far_pool_open(memd_uri(node, NODES, "?lease=60000"), pool), FAR_OK);
 }
 

@@ -58,7 +58,8 @@ static ucs_status_t on_message(void *arg, const void *header, size_t header_byte
     return UCS_OK;
 }
 
-/* Sends a message until the node has had enough. It gets through the door, but does not prove itself. */
+/* Sends a message until the node has had enough. It gets through the door, but does not prove
+ * itself. */
 static void send_long(void)
 {
     struct wire_secret secret;

@@ -1,14 +1,14 @@
 /*
  * RCuckoo while clients die in the middle of changes, in virtual time.
  *
- * Survivors run 50 % get and 50 % update (YCSB-A) on uniform keys. Meanwhile other sessions are opened
- * one after the other. Each makes changes, inserts and updates, and dies at a random verb of one, as in
- * section 5.4 of the paper: the batch that it posts then is cut short, and nothing of it arrives any
- * more. A round trip takes 1.6 us, and more for long batches. What the survivors do in a second of
- * virtual time is compared with a run in which nobody dies.
+ * Survivors run 50 % get and 50 % update (YCSB-A) on uniform keys. Meanwhile other sessions are
+ * opened one after the other. Each makes changes, inserts and updates, and dies at a random verb of
+ * one, as in section 5.4 of the paper: the batch that it posts then is cut short, and nothing of it
+ * arrives any more. A round trip takes 1.6 us, and more for long batches. What the survivors do in
+ * a second of virtual time is compared with a run in which nobody dies.
  *
- * Every change stores a number of its own. So each get, and a look at all keys at the end, tells whether
- * an acknowledged change was lost.
+ * Every change stores a number of its own. So each get, and a look at all keys at the end, tells
+ * whether an acknowledged change was lost.
  *
  *   sim_failures           500 deaths a second, a lease of 2 ms
  *   sim_failures --long    prints what several rates and leases cost
@@ -81,8 +81,8 @@ static void acknowledge(struct run *run, uint64_t number, uint64_t began)
         run->started[c->key] = began;
 }
 
-/* The key had this value after a change of it had been acknowledged that began at `started`. So the change
- * that stored the value had not ended before that. */
+/* The key had this value after a change of it had been acknowledged that began at `started`. So the
+ * change that stored the value had not ended before that. */
 static void judge(const struct run *run, uint64_t key, uint64_t value, uint64_t started)
 {
     ASSERT(value < run->changes && run->change[value].key == key);

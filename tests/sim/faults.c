@@ -290,7 +290,8 @@ static struct sim_settings machine(unsigned clients)
     return s;
 }
 
-/* A client stops when a part of its WRITE is placed, for longer than any lease. Then the rest is placed. */
+/* A client stops when a part of its WRITE is placed, for longer than any lease. Then the rest is
+ * placed. */
 static void clients_stop_within_writes(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* Places in the source that post verbs: the list of them, what is counted there, and faults aimed at one. */
+/* Places in the source that post verbs: the list of them, what is counted there, and faults aimed
+ * at one. */
 #include "check/check.h"
 #include "sim/rig.h"
 

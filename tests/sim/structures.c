@@ -1,5 +1,5 @@
-/* The structures of the harness that stand for an index: its journaled locks, and what is cached. Each keeps
- * the rule that its mutant breaks. */
+/* The structures of the harness that stand for an index: its journaled locks, and what is cached.
+ * Each keeps the rule that its mutant breaks. */
 #include "check/check_internal.h"
 #include "sim/rig.h"
 #include "support/hook.h"
@@ -40,7 +40,8 @@ static int tear_down(void **state)
     return rig_tear_down(state);
 }
 
-/* ---- journaled locks --------------------------------------------------------------------------- */
+/* ---- journaled locks
+ * --------------------------------------------------------------------------- */
 
 static unsigned verbs_done; /* of the request that locks, those that happen; 0: all of them */
 
@@ -61,7 +62,8 @@ static int stop_at_the_lock(struct fab_ep *ep, struct fab_req *req)
     return FAR_OK;
 }
 
-/* A client takes the first lock, and dies after some verbs of that. Returns whether all had happened. */
+/* A client takes the first lock, and dies after some verbs of that. Returns whether all had
+ * happened. */
 static bool die_at_the_lock(unsigned verbs)
 {
     struct check_client me = {.check = c};
@@ -91,9 +93,11 @@ static void a_lock_is_journaled_before_it_is_taken(void **state)
     assert_true(verbs > 3);
 }
 
-/* ---- what is cached ---------------------------------------------------------------------------- */
+/* ---- what is cached
+ * ---------------------------------------------------------------------------- */
 
-/* CACHE-K4: the client that unlinked what the sweep frees may have died before it changed the version. */
+/* CACHE-K4: the client that unlinked what the sweep frees may have died before it changed the
+ * version. */
 static void a_sweep_outdates_caches(void **state)
 {
     gaddr root = c->cache.root; /* its first word is the version */

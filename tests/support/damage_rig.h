@@ -1,8 +1,8 @@
 /*
  * Tests of tables with damaged parts that hold several entries: rows of RCuckoo, groups of CHIME.
  *
- * A test that includes this defines the functions that are declared here. Its struct rig begins with a
- * struct damage_rig, `d`.
+ * A test that includes this defines the functions that are declared here. Its struct rig begins
+ * with a struct damage_rig, `d`.
  */
 #ifndef SUPPORT_DAMAGE_RIG_H
 #define SUPPORT_DAMAGE_RIG_H
@@ -29,7 +29,8 @@ struct damage_rig {
 };
 struct rig;
 
-/* Opens a table with FEW keys, and chooses the part that is damaged: the one with the most entries. */
+/* Opens a table with FEW keys, and chooses the part that is damaged: the one with the most
+ * entries. */
 static void open_rig(struct rig *g, struct form form);
 /* The first eight bytes of the n-th key, and which one it is. */
 static uint64_t key_word(uint64_t n);
@@ -165,7 +166,8 @@ static inline void expect_passed_once(struct rig *g, unsigned entries, unsigned 
 
 /* ---- sweeping -------------------------------------------------------------------------------- */
 
-/* A word of the part is damaged while the pool is swept and its memory used again, and restored behind that. */
+/* A word of the part is damaged while the pool is swept and its memory used again, and restored
+ * behind that. */
 static inline void sweep_beside_damage(struct rig *g, unsigned word, uint64_t damaged)
 {
     struct damage_rig *d = base(g);

@@ -1,5 +1,5 @@
-/* A pool that is full. Time is the test's own: how long a session waits for memory does not depend on
- * the machine. */
+/* A pool that is full. Time is the test's own: how long a session waits for memory does not depend
+ * on the machine. */
 #ifndef TESTS_FULL_POOL_H
 #define TESTS_FULL_POOL_H
 

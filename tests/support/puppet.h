@@ -1,10 +1,10 @@
 /*
  * Puppet: how tests put a client into a rare state, and ask what state it is in.
  *
- * Rule: outside tests/support, no test reads or writes a field of struct client but pool, ep, slot and
- * incarnation, nor any field of the states within it, of its lease or of its announcements. A test that
- * needs another one gets a function here, named for what it does or asks. So the pool's structures may
- * change, and one file of tests with them.
+ * Rule: outside tests/support, no test reads or writes a field of struct client but pool, ep, slot
+ * and incarnation, nor any field of the states within it, of its lease or of its announcements. A
+ * test that needs another one gets a function here, named for what it does or asks. So the pool's
+ * structures may change, and one file of tests with them.
  */
 #ifndef TESTS_PUPPET_H
 #define TESTS_PUPPET_H
@@ -226,7 +226,8 @@ static inline void puppet_announce_hurried(struct client *c)
     c->epoch.announcement.due = c->epoch.hurried = true;
 }
 
-/* An announcement goes out, with the registry, and comes back as if it had been posted at that time. */
+/* An announcement goes out, with the registry, and comes back as if it had been posted at that
+ * time. */
 static inline int puppet_announce_posted_at(struct op *op, uint64_t posted)
 {
     struct client *c = op->client;

@@ -1,4 +1,5 @@
-/* A pool, a session and a table of index_tested, on a fabric that the test keeps and can look into. */
+/* A pool, a session and a table of index_tested, on a fabric that the test keeps and can look
+ * into. */
 #ifndef TESTS_STORE_RIG_H
 #define TESTS_STORE_RIG_H
 

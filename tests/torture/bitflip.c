@@ -1,8 +1,8 @@
 /*
  * Damaged pools. Every round flips a few bits of a sound pool (superblock, catalog, registry, chunk
  * table, the table's root, its other objects, blocks), or overwrites words with others from
- * elsewhere, or cuts a node short. Then it opens the pool and works on it. The objects are those that
- * the index's mark() reports.
+ * elsewhere, or cuts a node short. Then it opens the pool and works on it. The objects are those
+ * that the index's mark() reports.
  *
  * Any error and any miss is allowed. A crash is not, nor an operation without end (its round trips
  * are bounded), nor a false answer: a value or a key that was never stored.

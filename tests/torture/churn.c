@@ -1,8 +1,8 @@
 /*
  * Churn: updates, deletes and inserts write fifty times a pool's capacity while the live data fill
- * two thirds of it. No operation fails, usage does not grow, and nothing is lost. Every index has small
- * values, and values on three nodes. The other mixes are dealt out, unless the run is --long; with
- * sanitizers all are.
+ * two thirds of it. No operation fails, usage does not grow, and nothing is lost. Every index has
+ * small values, and values on three nodes. The other mixes are dealt out, unless the run is --long;
+ * with sanitizers all are.
  */
 #include "support/audit.h"
 #include "support/indexes.h"
@@ -114,8 +114,8 @@ static void turn(struct churn *c)
         check(c, (uint32_t)rng_below(&c->rng, c->keys));
 }
 
-/* What is in use on average while four times the capacity goes through the pool. An index may keep old
- * values for some time, so a single look says little. */
+/* What is in use on average while four times the capacity goes through the pool. An index may keep
+ * old values for some time, so a single look says little. */
 static uint64_t average_used(struct churn *c, uint64_t capacity)
 {
     uint64_t sum = 0, from = c->written;

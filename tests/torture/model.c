@@ -1,7 +1,7 @@
 /*
- * Long random sequences of operations on every index, by one thread, compared with a model that is an
- * array: every status and every value must agree. With small parts of tables, colliding hashes, several
- * sessions whose caches go stale, and pools that are closed and opened again in between.
+ * Long random sequences of operations on every index, by one thread, compared with a model that is
+ * an array: every status and every value must agree. With small parts of tables, colliding hashes,
+ * several sessions whose caches go stale, and pools that are closed and opened again in between.
  */
 #include "support/ordered_index.h"
 #include "support/store_rig.h"

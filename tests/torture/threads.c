@@ -400,8 +400,8 @@ static void repair(struct racer *a)
               report.repaired);
 }
 
-/* Thread 0 repairs the table, and all others insert and delete keys of their own. Nobody dies, so there is
- * nothing to be repaired, and what was inserted is there. */
+/* Thread 0 repairs the table, and all others insert and delete keys of their own. Nobody dies, so
+ * there is nothing to be repaired, and what was inserted is there. */
 static void *repair_or_churn(void *arg)
 {
     struct racer *a = arg;

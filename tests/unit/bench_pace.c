@@ -1,4 +1,5 @@
-/* A fixed rate: when operations are due, and what a stall does to latencies. All times are virtual. */
+/* A fixed rate: when operations are due, and what a stall does to latencies. All times are
+ * virtual. */
 #include "bench/pace.h"
 #include "bench/runner.h"
 #include "model/model.h"
@@ -197,7 +198,8 @@ static void a_stall_shows_in_the_operations_behind_it(void **state)
     assert_quantiles(&run->op[FAR_OP_GET].latency, latency, OPS);
     assert_in_range(run->pace.late_max, STALL - INTERVAL, STALL);
     assert_false(run->pace.fell_behind); /* it caught up */
-    /* One operation in 10,000 stalled, and yet the 99th percentile is nearly as long as the stall. */
+    /* One operation in 10,000 stalled, and yet the 99th percentile is nearly as long as the
+     * stall. */
     assert_true(hist_quantile(&run->op[FAR_OP_GET].latency, 0.99) > STALL * 3 / 4);
     free(run);
     free(calm);
@@ -221,8 +223,8 @@ static void latencies_of_all_clients_are_merged(void **state)
     free(calm);
 }
 
-/* With several operations in flight, a client that stalls begins those that are due as soon as there
- * is room for them. */
+/* With several operations in flight, a client that stalls begins those that are due as soon as
+ * there is room for them. */
 static void a_stall_shows_with_operations_in_flight(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* The table for people: no line is too long, whatever the numbers are, and it says what to know about
- * them. */
+/* The table for people: no line is too long, whatever the numbers are, and it says what to know
+ * about them. */
 #include "bench/pace.h"
 #include "bench/report.h"
 #include "out/text.h"

@@ -1,5 +1,5 @@
-/* What CHIME's operations cost in round trips and bytes, with one client: these numbers do not depend on
- * the machine. */
+/* What CHIME's operations cost in round trips and bytes, with one client: these numbers do not
+ * depend on the machine. */
 #include "index/chime/chime.h"
 #include "support/store_rig.h"
 
@@ -114,7 +114,8 @@ static double load_at_splits(struct store_rig *r)
     return info.split_load_mean;
 }
 
-/* ---- tests ------------------------------------------------------------------------------------ */
+/* ---- tests
+ * ------------------------------------------------------------------------------------ */
 
 static void gets_take_one_round_trip_and_changes_two(void **state)
 {

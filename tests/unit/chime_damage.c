@@ -1,4 +1,5 @@
-/* Nodes of CHIME that are not as they should be: what the walker says of them, and what operations do. */
+/* Nodes of CHIME that are not as they should be: what the walker says of them, and what operations
+ * do. */
 #include "support/chime_image.h"
 #include "support/sweep_rig.h"
 
@@ -64,7 +65,8 @@ static void read_leaf(struct rig *g, unsigned nth, struct image *leaf)
         image_read(&g->r, g->view, chime_next_at(chime_head(leaf->node)->next), leaf);
 }
 
-/* ---- the walker -------------------------------------------------------------------------------- */
+/* ---- the walker
+ * -------------------------------------------------------------------------------- */
 static const char *expected;
 static unsigned reported;
 
@@ -157,7 +159,8 @@ static void the_walker_finds_a_separator_without_a_block(void **state)
     store_rig_close(&g.r);
 }
 
-/* ---- levels ------------------------------------------------------------------------------------ */
+/* ---- levels
+ * ------------------------------------------------------------------------------------ */
 
 /* An entry of the parent leads to the parent itself. */
 static void a_child_of_another_level_is_damage(void **state)
@@ -183,7 +186,8 @@ static void a_child_of_another_level_is_damage(void **state)
     store_rig_close(&g.r);
 }
 
-/* What a session has cached of an address is from a time when a node of a higher level was there. */
+/* What a session has cached of an address is from a time when a node of a higher level was
+ * there. */
 static void a_cached_node_of_another_level_is_not_used(void **state)
 {
     struct rig g;

@@ -1,6 +1,6 @@
-/* Interleavings that CHIME must survive. A script of changes splits, merges and moves. One of them stops
- * between any two of its verbs, or in the middle of a WRITE. There others look at all keys, or the client
- * dies. Other tests direct what a run of the simulator seldom does. */
+/* Interleavings that CHIME must survive. A script of changes splits, merges and moves. One of them
+ * stops between any two of its verbs, or in the middle of a WRITE. There others look at all keys,
+ * or the client dies. Other tests direct what a run of the simulator seldom does. */
 #include "index/chime/chime.h"
 #include "support/chime_image.h"
 #include "support/hook.h"
@@ -88,7 +88,8 @@ static struct chime_view *view_of(struct rig *g, far_session *s)
     return chime_view(store_known(s, g->t)->view);
 }
 
-/* ---- the script ------------------------------------------------------------------------------------ */
+/* ---- the script
+ * ------------------------------------------------------------------------------------ */
 
 static size_t key_bytes(unsigned number, char key[16])
 {
@@ -123,7 +124,8 @@ static void run_step(struct rig *g, unsigned step)
     g->value[step_key(step)] = step_value(step);
 }
 
-/* ---- looking --------------------------------------------------------------------------------------- */
+/* ---- looking
+ * --------------------------------------------------------------------------------------- */
 static unsigned changing; /* the step that is under way; STEPS: none is */
 static bool done_seen;    /* it has taken effect: somebody has seen it */
 static bool undone;       /* its client was told that it has no effect */
@@ -180,7 +182,8 @@ static void look(struct rig *g, far_session *s)
     scan_keys(g, s);
 }
 
-/* ---- a client that stops --------------------------------------------------------------------------- */
+/* ---- a client that stops
+ * --------------------------------------------------------------------------- */
 static struct {
     unsigned at, verbs; /* it stops at this verb that changes the table; those that it has posted */
     bool tears;         /* half of the next WRITE is done */
@@ -378,8 +381,8 @@ static unsigned find_steps(enum kind kind, unsigned found[STEPS])
     return count;
 }
 
-/* Tries `max` of the steps that do this, with keys of both kinds. `twice`: with two deaths, if keys are short; with long ones
- * each attempt writes a block. */
+/* Tries `max` of the steps that do this, with keys of both kinds. `twice`: with two deaths, if keys
+ * are short; with long ones each attempt writes a block. */
 static void try_kind(enum kind kind, unsigned max, bool twice)
 {
     unsigned found[STEPS];
@@ -416,7 +419,8 @@ STOPPING_TEST(a_merge_may_be_seen_anywhere, MERGE, 2, false, true, true)
 STOPPING_TEST(a_recovery_of_a_split_may_stop_anywhere, SPLIT, 1, true, false, true)
 STOPPING_TEST(a_recovery_of_a_merge_may_stop_anywhere, MERGE, 1, true, false, true)
 
-/* ---- a client that comes late ---------------------------------------------------------------------- */
+/* ---- a client that comes late
+ * ---------------------------------------------------------------------- */
 static unsigned late_steps; /* that others do meanwhile */
 static unsigned mover;      /* the step of the client that is late */
 
@@ -485,7 +489,8 @@ static void a_reader_may_come_after_a_merge(void **state)
     look_late_at(MERGE);
 }
 
-/* An iteration by small parts, while others do a step after each part. What is there throughout is returned. */
+/* An iteration by small parts, while others do a step after each part. What is there throughout is
+ * returned. */
 static void iterate_during(unsigned from, unsigned steps)
 {
     struct rig g;
@@ -521,7 +526,8 @@ static void an_iteration_finds_what_is_merged(void **state)
     long_keys = false;
 }
 
-/* A client has split a leaf. Before it enters the new one into the parent, others do so, and merge it again. */
+/* A client has split a leaf. Before it enters the new one into the parent, others do so, and merge
+ * it again. */
 static int enter_late(struct fab_ep *ep, struct fab_req *req)
 {
     if (late_steps == 1 && req->verbs[0].kind == FAB_CAS) {
@@ -586,7 +592,8 @@ static void a_scan_keeps_its_limit(void **state)
     long_keys = false;
 }
 
-/* ---- a recovery that fails ------------------------------------------------------------------------- */
+/* ---- a recovery that fails
+ * ------------------------------------------------------------------------- */
 static bool taken; /* the lock of a dead client: the next request fails, and no other one */
 
 static int fail_after_taking(struct fab_ep *ep, struct fab_req *req)
@@ -634,7 +641,8 @@ static void a_recovery_that_fails_is_left_to_others(void **state)
     }
 }
 
-/* ---- a reader that is slow -------------------------------------------------------------------------- */
+/* ---- a reader that is slow
+ * -------------------------------------------------------------------------- */
 static struct {
     bool upper; /* the upper half of each leaf is read first */
     bool early; /* it begins to read before the other client dies, not only before the recovery */
@@ -692,7 +700,8 @@ static int read_slowly(struct fab_ep *ep, struct fab_req *req)
     return rc == FAR_OK ? post_halves(ep, req, !slow.upper, true) : rc;
 }
 
-/* The client of a step dies, and is recovered, while another one scans. Returns whether it came there. */
+/* The client of a step dies, and is recovered, while another one scans. Returns whether it came
+ * there. */
 static bool scan_slowly(unsigned step, unsigned at)
 {
     struct rig g;
@@ -730,7 +739,8 @@ static void a_scan_may_be_slow_during_a_recovery(void **state)
     long_lease = false;
 }
 
-/* ---- unknown outcomes ------------------------------------------------------------------------------ */
+/* ---- unknown outcomes
+ * ------------------------------------------------------------------------------ */
 enum unsure { DONE, NOT_DONE, REFUSED };
 static struct {
     enum unsure how;
@@ -836,11 +846,13 @@ static void locks_of_unknown_outcome_do_not_stay(void **state)
     seed_of_a = SEED_OF_A;
 }
 
-/* ---- a fabric that answers early ------------------------------------------------------------------- */
+/* ---- a fabric that answers early
+ * ------------------------------------------------------------------- */
 static struct fab_verb late_verbs[BATCH_MAX];
 static unsigned late_count;
 
-/* WRITEs are answered before they can be seen, unless a READ follows them in their request. Others look before that. */
+/* WRITEs are answered before they can be seen, unless a READ follows them in their request. Others
+ * look before that. */
 static int answer_early(struct fab_ep *ep, struct fab_req *req)
 {
     bool writes = true;
@@ -885,7 +897,8 @@ static void a_split_waits_until_its_new_node_can_be_seen(void **state)
     seed_of_a = SEED_OF_A;
 }
 
-/* ---- images of a leaf ------------------------------------------------------------------------------ */
+/* ---- images of a leaf
+ * ------------------------------------------------------------------------------ */
 
 /* An 8-byte key with this home. No test uses it otherwise. */
 static uint64_t key_at_home(struct rig *g, unsigned home, unsigned nth)
@@ -935,7 +948,8 @@ static void a_group_is_bound_to_all_that_it_says(void **state)
     close_rig(&g);
 }
 
-/* ---- a get while its key is written ---------------------------------------------------------------- */
+/* ---- a get while its key is written
+ * ---------------------------------------------------------------- */
 static unsigned disturbed;
 
 /* A READ finds a value that does not belong to its key, because the entry is being written. */
@@ -992,7 +1006,8 @@ static void a_value_may_move_into_the_leaf_and_out_of_it(void **state)
     close_rig(&g);
 }
 
-/* ---- what the walker proves ------------------------------------------------------------------------ */
+/* ---- what the walker proves
+ * ------------------------------------------------------------------------ */
 static const char *expected;
 static unsigned reported;
 

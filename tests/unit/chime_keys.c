@@ -1,4 +1,5 @@
-/* Keys of CHIME that begin with the same 8 bytes: nodes have only those of a separator in their image. */
+/* Keys of CHIME that begin with the same 8 bytes: nodes have only those of a separator in their
+ * image. */
 #include "index/chime/chime.h"
 #include "support/store_rig.h"
 

@@ -1,5 +1,5 @@
-/* Rare cases of CHIME that random histories hardly ever meet: several deaths at certain verbs, memory that is used
- * again at the same address, old caches, shortages. */
+/* Rare cases of CHIME that random histories hardly ever meet: several deaths at certain verbs,
+ * memory that is used again at the same address, old caches, shortages. */
 #include "index/chime/chime.h"
 #include "support/hook.h"
 #include "support/sweep_rig.h"
@@ -52,10 +52,11 @@ static struct chime_view *view_of(struct rig *g, far_session *s)
     return chime_view(store_known(s, g->t)->view);
 }
 
-/* ---- a full pool ------------------------------------------------------------------------------- */
+/* ---- a full pool
+ * ------------------------------------------------------------------------------- */
 
-/* A leaf is split with the last memory of the pool, and its parent has no room for the new one: the keys are there, and
- * can be read and deleted. */
+/* A leaf is split with the last memory of the pool, and its parent has no room for the new one: the
+ * keys are there, and can be read and deleted. */
 static void keys_behind_an_unknown_split_can_be_used_in_a_full_pool(void **state)
 {
     struct rig g;
@@ -83,7 +84,8 @@ static void keys_behind_an_unknown_split_can_be_used_in_a_full_pool(void **state
     close_rig(&g);
 }
 
-/* ---- an old root ------------------------------------------------------------------------------- */
+/* ---- an old root
+ * ------------------------------------------------------------------------------- */
 
 /* A session has seen the tree when it was low. Others make it high. */
 static void a_session_learns_that_the_tree_has_grown(void **state)
@@ -106,7 +108,8 @@ static void a_session_learns_that_the_tree_has_grown(void **state)
     close_rig(&g);
 }
 
-/* ---- sessions that die in the middle ------------------------------------------------------------- */
+/* ---- sessions that die in the middle
+ * ------------------------------------------------------------- */
 
 /* Only the first verbs of the request happen, and it ends with an error. */
 static int post_some(struct fab_ep *ep, struct fab_req *req, unsigned end)
@@ -174,8 +177,8 @@ static struct chime_spot spot_of(struct rig *g, far_session *s, uint64_t n)
     return spot;
 }
 
-/* 64 keys in 8 leaves. Of leaf 1 and leaf 2 so few are left that the next delete of key 14 merges them. Session a dies in
- * that merge after some verbs. */
+/* 64 keys in 8 leaves. Of leaf 1 and leaf 2 so few are left that the next delete of key 14 merges
+ * them. Session a dies in that merge after some verbs. */
 static void die_in_merge(struct rig *g, unsigned verbs, struct chime_spot *left,
                          struct chime_spot *right)
 {
@@ -199,8 +202,8 @@ static void die_in_merge(struct rig *g, unsigned verbs, struct chime_spot *left,
     g->a = NULL;
 }
 
-/* A merge was decided, and then its client died. Another one completes it, and dies when the right node is dead, but the
- * left one still names it. A third one recovers the parent. */
+/* A merge was decided, and then its client died. Another one completes it, and dies when the right
+ * node is dead, but the left one still names it. A third one recovers the parent. */
 static void recover_and_die(unsigned verbs)
 {
     struct rig g;
@@ -240,12 +243,14 @@ static void a_dead_node_is_not_freed_while_its_sibling_names_it(void **state)
         recover_and_die(verbs);
 }
 
-/* ---- a recovery that takes its time ---------------------------------------------------------------- */
+/* ---- a recovery that takes its time
+ * ---------------------------------------------------------------- */
 
 static int rc_between;
 static uint64_t rtts_between;
 
-/* While a session has the left node's lock and is about to write, another one wants the right node. */
+/* While a session has the left node's lock and is about to write, another one wants the right
+ * node. */
 static int get_between(struct fab_ep *ep, struct fab_req *req)
 {
     bool recovers = completes_merge(req);
@@ -281,7 +286,8 @@ static void a_get_rests_while_another_session_recovers(void **state)
     close_rig(&g);
 }
 
-/* ---- no local memory ------------------------------------------------------------------------------- */
+/* ---- no local memory
+ * ------------------------------------------------------------------------------- */
 
 static void *no_bulk(struct fab_ep *ep, size_t bytes)
 {
@@ -307,7 +313,8 @@ static void a_split_without_local_memory_releases_its_lock(void **state)
     close_rig(&g);
 }
 
-/* ---- names ------------------------------------------------------------------------------------- */
+/* ---- names
+ * ------------------------------------------------------------------------------------- */
 
 #define LONG_VALUE 300u
 
@@ -360,8 +367,8 @@ static bool take_all(struct op *op, unsigned size_class, gaddr wanted)
     return found;
 }
 
-/* A leaf with a long separator is merged, and its memory and that of its separator are used for the same again. But the
- * separator has other bytes. Another session still knows the old ones. */
+/* A leaf with a long separator is merged, and its memory and that of its separator are used for the
+ * same again. But the separator has other bytes. Another session still knows the old ones. */
 static void a_name_tells_long_separators_apart(void **state)
 {
     struct rig g;
@@ -409,7 +416,8 @@ static void a_name_tells_long_separators_apart(void **state)
     close_rig(&g);
 }
 
-/* The session remembers this first child of an internal node that was at that address once, and ended there. */
+/* The session remembers this first child of an internal node that was at that address once, and
+ * ended there. */
 static void remember_old(struct rig *g, far_session *s, gaddr at, struct chime_child child,
                          gaddr next, uint64_t high)
 {
@@ -435,9 +443,10 @@ static void remember_old(struct rig *g, far_session *s, gaddr at, struct chime_c
     assert_true(index_cache_put(view_of(g, s)->cache, at, long_ago, n, n->bytes));
 }
 
-/* The last leaf of an internal node is split. A session does not know that. And what it knows of the next internal node is
- * from another one that was there before. That one began where the leaf ends now, with a leaf at the same address. So the
- * name that the session expects of the leaf is right, but for another key. */
+/* The last leaf of an internal node is split. A session does not know that. And what it knows of
+ * the next internal node is from another one that was there before. That one began where the leaf
+ * ends now, with a leaf at the same address. So the name that the session expects of the leaf is
+ * right, but for another key. */
 static void look_beyond_the_end(bool puts)
 {
     struct rig g;
@@ -472,8 +481,8 @@ static void a_leaf_ends_where_its_parent_does(void **state)
     look_beyond_the_end(true);
 }
 
-/* Two internal nodes. A session remembers one of them as another one that was there before, with a higher beginning or a
- * lower end. It looks for a key. */
+/* Two internal nodes. A session remembers one of them as another one that was there before, with a
+ * higher beginning or a lower end. It looks for a key. */
 static void look_by_an_old_node(bool end, bool scans)
 {
     struct rig g;
@@ -514,12 +523,14 @@ static void an_internal_node_begins_where_others_say(void **state)
         look_by_an_old_node(i & 1, i & 2);
 }
 
-/* ---- what is remembered of a parent -------------------------------------------------------------- */
+/* ---- what is remembered of a parent
+ * -------------------------------------------------------------- */
 
 static gaddr parent_at;
 
-/* The session has entered a leaf into its parent, and waits for the answer. Meanwhile another leaf of that parent is
- * merged, and an operation on the session's ring finds that the version has changed. */
+/* The session has entered a leaf into its parent, and waits for the answer. Meanwhile another leaf
+ * of that parent is merged, and an operation on the session's ring finds that the version has
+ * changed. */
 static int merge_between(struct fab_ep *ep, struct fab_req *req)
 {
     int rc = hook.real->post(ep, req);
@@ -569,7 +580,8 @@ static void what_is_remembered_is_as_old_as_it_is(void **state)
     close_rig(&g);
 }
 
-/* ---- two that have died, one on the other ----------------------------------------------------------- */
+/* ---- two that have died, one on the other
+ * ----------------------------------------------------------- */
 
 static gaddr merged_at; /* only the merge of this node stops */
 
@@ -617,8 +629,9 @@ static void delete_and_die(struct rig *g, uint64_t n, gaddr right, unsigned verb
     shut_out(g, owner);
 }
 
-/* A client dies when it has merged two internal nodes, but for the parent. The left one is recovered. Another client dies
- * when it has merged two of its leaves, but for the left one itself. Then the right one is recovered. */
+/* A client dies when it has merged two internal nodes, but for the parent. The left one is
+ * recovered. Another client dies when it has merged two of its leaves, but for the left one itself.
+ * Then the right one is recovered. */
 static void the_partner_of_a_node_is_recovered_with_its_children(void **state)
 {
     struct rig g;
@@ -654,10 +667,11 @@ static void the_partner_of_a_node_is_recovered_with_its_children(void **state)
     close_rig(&g);
 }
 
-/* ---- cursors ------------------------------------------------------------------------------------- */
+/* ---- cursors
+ * ------------------------------------------------------------------------------------- */
 
-/* A client dies when it has merged two leaves, but for the lock of the right one. The left one is merged and freed, too.
- * An iteration has come to the right one before. */
+/* A client dies when it has merged two leaves, but for the lock of the right one. The left one is
+ * merged and freed, too. An iteration has come to the right one before. */
 static void an_iteration_passes_a_leaf_whose_merge_nobody_ended(void **state)
 {
     struct rig g;
@@ -696,8 +710,8 @@ static void an_iteration_passes_a_leaf_whose_merge_nobody_ended(void **state)
     close_rig(&g);
 }
 
-/* An iteration has returned one of several keys with the same turn. Its leaf is gone, and another leaf that was in the same
- * memory since is dead, too. That one had higher keys. */
+/* An iteration has returned one of several keys with the same turn. Its leaf is gone, and another
+ * leaf that was in the same memory since is dead, too. That one had higher keys. */
 static void an_iteration_among_keys_of_one_turn_does_not_trust_a_dead_leaf(void **state)
 {
     struct rig g;
@@ -727,7 +741,8 @@ static void an_iteration_among_keys_of_one_turn_does_not_trust_a_dead_leaf(void 
     close_rig(&g);
 }
 
-/* ---- damage -------------------------------------------------------------------------------------- */
+/* ---- damage
+ * -------------------------------------------------------------------------------------- */
 
 /* One bit of a leaf's lock is wrong: it looks dead. Its parent is recovered. */
 static void a_leaf_that_only_looks_dead_is_not_freed(void **state)
@@ -754,7 +769,8 @@ static void a_leaf_that_only_looks_dead_is_not_freed(void **state)
     close_rig(&g);
 }
 
-/* ---- what a session has retired itself ------------------------------------------------------------ */
+/* ---- what a session has retired itself
+ * ------------------------------------------------------------ */
 
 static gaddr retired_leaf;
 static unsigned followed; /* READs of it that take it for valid */
@@ -770,8 +786,8 @@ static int count_followed(struct fab_ep *ep, struct fab_req *req)
     return hook.real->post(ep, req);
 }
 
-/* Session a has cached a node that b splits behind it, and then merges two children of the new half. Its image of the
- * old half still names the leaf that is dead now (CACHE-K6). */
+/* Session a has cached a node that b splits behind it, and then merges two children of the new
+ * half. Its image of the old half still names the leaf that is dead now (CACHE-K6). */
 static void follow_an_old_image(bool below)
 {
     static char buf[4096];
@@ -824,7 +840,8 @@ static void an_old_image_does_not_lead_down_to_what_its_session_has_retired(void
     follow_an_old_image(true);
 }
 
-/* ---- what a recovery leaves behind ----------------------------------------------------------------- */
+/* ---- what a recovery leaves behind
+ * ----------------------------------------------------------------- */
 
 static int put_value(struct rig *g, far_session *s, uint64_t n, uint64_t value)
 {
@@ -842,8 +859,9 @@ static int stop_writes(struct fab_ep *ep, struct fab_req *req)
     return post_some(ep, req, end);
 }
 
-/* A merge was decided, and its client died. Another one completes it, and dies after some verbs, or not if that is 0. Then a
- * key of the right leaf gets another value. A session that still knows the right leaf must not find the old value there. */
+/* A merge was decided, and its client died. Another one completes it, and dies after some verbs, or
+ * not if that is 0. Then a key of the right leaf gets another value. A session that still knows the
+ * right leaf must not find the old value there. */
 static void read_after_recovery(unsigned verbs)
 {
     struct rig g;
@@ -876,7 +894,8 @@ static void nobody_reads_a_node_whose_merge_others_completed(void **state)
         read_after_recovery(verbs);
 }
 
-/* The left leaf was recovered, and the right one is dead. The parent, which the dead client holds, still names it. */
+/* The left leaf was recovered, and the right one is dead. The parent, which the dead client holds,
+ * still names it. */
 static void leave_dead_child(struct rig *g, struct chime_spot *left, struct chime_spot *right)
 {
     die_in_merge(g, 4, left, right);
@@ -915,7 +934,8 @@ static int learn_between(struct fab_ep *ep, struct fab_req *req)
     return hook.real->post(ep, req);
 }
 
-/* A recovery takes a dead child out of its parent. Whatever was cached of the parent before that becomes old (CHIME-C10). */
+/* A recovery takes a dead child out of its parent. Whatever was cached of the parent before that
+ * becomes old (CHIME-C10). */
 static void a_recovery_outdates_caches_after_its_change(void **state)
 {
     struct rig g;
@@ -943,8 +963,8 @@ static void a_recovery_outdates_caches_after_its_change(void **state)
     close_rig(&g);
 }
 
-/* A client wants to enter a leaf that it has split off. Others did so since, and merged it again. The client that merged
- * died when only the lock of the leaf did not say so. */
+/* A client wants to enter a leaf that it has split off. Others did so since, and merged it again.
+ * The client that merged died when only the lock of the leaf did not say so. */
 static void a_merged_leaf_is_not_entered(void **state)
 {
     struct rig g;
@@ -973,7 +993,8 @@ static void a_merged_leaf_is_not_entered(void **state)
     close_rig(&g);
 }
 
-/* ---- a leaf that its parent does not know ---------------------------------------------------------- */
+/* ---- a leaf that its parent does not know
+ * ---------------------------------------------------------- */
 
 /* The parent's lock cannot be taken. */
 static int refuse_parent(struct fab_ep *ep, struct fab_req *req)
@@ -1011,7 +1032,8 @@ static void a_merge_takes_only_neighbours(void **state)
     close_rig(&g);
 }
 
-/* ---- sweeps ---------------------------------------------------------------------------------------- */
+/* ---- sweeps
+ * ---------------------------------------------------------------------------------------- */
 
 /* The client that merged may have died before it changed the version of caches (CHIME-C10). */
 static void a_sweep_outdates_caches(void **state)
@@ -1031,8 +1053,8 @@ static void a_sweep_outdates_caches(void **state)
     close_rig(&g);
 }
 
-/* A client dies while it merges two leaves, whose keys all begin with the same 8 bytes. The left leaf was recovered. A
- * sweep finds the dead leaf and its separator only by the parent. */
+/* A client dies while it merges two leaves, whose keys all begin with the same 8 bytes. The left
+ * leaf was recovered. A sweep finds the dead leaf and its separator only by the parent. */
 static void a_sweep_spares_a_dead_child(void **state)
 {
     struct rig g;
@@ -1067,7 +1089,8 @@ static void a_sweep_spares_a_dead_child(void **state)
     close_rig(&g);
 }
 
-/* The separator of a leaf that its parent does not know is named only by the leaf, and by its left sibling. */
+/* The separator of a leaf that its parent does not know is named only by the leaf, and by its left
+ * sibling. */
 static void a_sweep_spares_the_separator_of_an_unknown_leaf(void **state)
 {
     struct rig g;
@@ -1095,12 +1118,14 @@ static void a_sweep_spares_the_separator_of_an_unknown_leaf(void **state)
     close_rig(&g);
 }
 
-/* ---- resting --------------------------------------------------------------------------------------- */
+/* ---- resting
+ * --------------------------------------------------------------------------------------- */
 
 static far_session *auditor; /* NULL: it was met */
 static gaddr locked_at;
 
-/* The operation rests: nothing is in its hands that a sweep would not find. Then the lock is free. */
+/* The operation rests: nothing is in its hands that a sweep would not find. Then the lock is
+ * free. */
 static void audit_while_resting(struct fab_ep *ep, uint64_t ns)
 {
     struct audit a;
@@ -1173,7 +1198,8 @@ static void a_change_has_no_block_while_it_waits_for_a_parent(void **state)
     close_rig(&g);
 }
 
-/* ---- a scan during a merge ------------------------------------------------------------------------- */
+/* ---- a scan during a merge
+ * ------------------------------------------------------------------------- */
 
 /* The first two leaves are read. Then the third is merged into the second. */
 static int scan_across_merge(struct fab_ep *ep, struct fab_req *req)

@@ -1,5 +1,6 @@
-/* A node of CHIME that was never born: its client has written it, and died before the left sibling named it. An earlier
- * node had the same address, the same range and the same sibling, and others still know that one. Or it came too late. */
+/* A node of CHIME that was never born: its client has written it, and died before the left sibling
+ * named it. An earlier node had the same address, the same range and the same sibling, and others
+ * still know that one. Or it came too late. */
 #include "index/chime/chime.h"
 #include "support/hook.h"
 #include "support/sweep_rig.h"
@@ -115,8 +116,9 @@ static int stop_split(struct fab_ep *ep, struct fab_req *req)
     return rc;
 }
 
-/* Leaves of the keys 0 to 7, 8 to 15, and 16 to 23. The second one is merged into the first one. Then the first one is
- * split in the same way, and the new leaf is where the second one was. But the split fails after some verbs. */
+/* Leaves of the keys 0 to 7, 8 to 15, and 16 to 23. The second one is merged into the first one.
+ * Then the first one is split in the same way, and the new leaf is where the second one was. But
+ * the split fails after some verbs. */
 static far_session *fail_in_split(struct rig *g, unsigned verbs)
 {
     uint64_t value = 0;

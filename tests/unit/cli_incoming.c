@@ -1,6 +1,6 @@
 /* accept(), connect() and recv() in a memory node: it survives a lack of descriptors, ends silent
- * connections, and receives little from peers that have not proved themselves. The test calls what a
- * thread of the node does each second. */
+ * connections, and receives little from peers that have not proved themselves. The test calls what
+ * a thread of the node does each second. */
 #define PEERS_MAX 128
 #include "cli/incoming.c"
 #include "cli/stranger.c"

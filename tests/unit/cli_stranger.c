@@ -370,8 +370,8 @@ static void a_message_longer_than_ours_does_not_pass(void **state)
     assert_false(may(true));
 }
 
-/* Puts, which write at any address; addresses, which may be malformed, and messages that end any connection; later
- * pieces of messages; whatever later versions of UCX have. */
+/* Puts, which write at any address; addresses, which may be malformed, and messages that end any
+ * connection; later pieces of messages; whatever later versions of UCX have. */
 static void other_kinds_do_not_pass(void **state)
 {
     (void)state;

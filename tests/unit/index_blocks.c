@@ -1,4 +1,5 @@
-/* Damaged key-value blocks, in every index: what is reported, what is left out, and what a repair does. */
+/* Damaged key-value blocks, in every index: what is reported, what is left out, and what a repair
+ * does. */
 #include "support/indexes.h"
 #include "support/store_rig.h"
 
@@ -268,8 +269,8 @@ static void a_damaged_long_value_is_left_out(void **state)
     store_rig_close(&g.r);
 }
 
-/* A value that was overwritten does not come back because the newer one is damaged, nor if that one was
- * deleted. */
+/* A value that was overwritten does not come back because the newer one is damaged, nor if that one
+ * was deleted. */
 static void no_old_value_comes_instead(void **state)
 {
     static struct rig g;
@@ -356,8 +357,8 @@ static void a_repair_corrects_one_bit(void **state)
     store_rig_close(&g.r);
 }
 
-/* Nothing proves what is in a block with two wrong bits, or which bit of a long one is wrong: the entries are
- * removed, all others stay, and the keys can be put again. */
+/* Nothing proves what is in a block with two wrong bits, or which bit of a long one is wrong: the
+ * entries are removed, all others stay, and the keys can be put again. */
 static void a_repair_removes_what_nothing_proves(void **state)
 {
     static struct rig g;

@@ -374,7 +374,8 @@ static void changes_by_others_put_all_entries_in_doubt(void **state)
     index_cache_free(cache);
 }
 
-/* The list has room for some, and no retired object is left out of it while its entries count as fresh. */
+/* The list has room for some, and no retired object is left out of it while its entries count as
+ * fresh. */
 static void the_list_of_retired_objects_is_bounded(void **state)
 {
     struct cached cached = {.version = 3};

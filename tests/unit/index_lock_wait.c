@@ -143,8 +143,8 @@ static void a_live_owner_is_not_waited_for_without_end(void **state)
     end();
 }
 
-/* What the caller does between two calls counts, too: it may take as long as a node's time-out. But if it was
- * stopped for a long time, it looks again. */
+/* What the caller does between two calls counts, too: it may take as long as a node's time-out. But
+ * if it was stopped for a long time, it looks again. */
 static void the_limit_of_a_wait_is_one_of_time(void **state)
 {
     struct backoff wait = {0}, stopped = {0};

@@ -96,8 +96,8 @@ static void stop_and_read(void)
     (void)another->ops->coarse(another);
 }
 
-/* A thread is stopped between its look at the machine's clock and that at the word. Another one goes on
- * before it. */
+/* A thread is stopped between its look at the machine's clock and that at the word. Another one
+ * goes on before it. */
 static void the_clock_does_not_go_back(void **state)
 {
     struct store_rig r = store_rig_announcing(URI);

@@ -30,8 +30,8 @@ static int end(void **state)
     return 0;
 }
 
-/* Adds 1 to a word by a batch that was sent at that time and is valid for an hour and a bit. Returns
- * whether it was executed, and checks that the node says what its clock is. */
+/* Adds 1 to a word by a batch that was sent at that time and is valid for an hour and a bit.
+ * Returns whether it was executed, and checks that the node says what its clock is. */
 static bool executed(uint64_t sent)
 {
     struct {

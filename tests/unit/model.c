@@ -86,7 +86,8 @@ static uint64_t time_of(enum fab_kind kind, unsigned count, uint8_t flags_of_las
     return job.ns;
 }
 
-/* ---- tests ------------------------------------------------------------------------------------ */
+/* ---- tests
+ * ------------------------------------------------------------------------------------ */
 
 /* The word is busy with atomics of other clients, so each waits there. A READ behind it must not
  * take effect before it. */
@@ -128,7 +129,8 @@ static void a_connection_has_16_reads_under_way(void **state)
     assert_true(time_of(FAB_WRITE, 17, 0) - time_of(FAB_WRITE, 16, 0) < latency / 4);
 }
 
-/* Millions of atomics a second, with 4 of each client in a request, on one word or each on its own. */
+/* Millions of atomics a second, with 4 of each client in a request, on one word or each on its
+ * own. */
 static double rate_of_atomics(bool one_word, uint64_t *events)
 {
     struct job jobs[CLIENTS_MAX] = {{.count = 0}};
@@ -165,7 +167,8 @@ static void a_run_is_the_same_twice(void **state)
     assert_int_equal(events[0], events[1]);
 }
 
-/* ---- an index --------------------------------------------------------------------------------- */
+/* ---- an index
+ * --------------------------------------------------------------------------------- */
 
 struct reader {
     far_pool *pool;
@@ -225,8 +228,8 @@ static void add_from_stack(void *arg)
     }
 }
 
-/* What a client has posted lands after its death, too: all of it or a part is counted twice when the
- * next client in its place does the round again, and nothing is missing. */
+/* What a client has posted lands after its death, too: all of it or a part is counted twice when
+ * the next client in its place does the round again, and nothing is missing. */
 static void a_dead_clients_verbs_still_land(void **state)
 {
     (void)state;

@@ -407,8 +407,8 @@ static void operations_that_find_no_memory_fetch_one_chunk(void **state)
     pool_rig_close(&r);
 }
 
-/* A clock that takes longer to read than any pause here. It stops after many looks, so that who never
- * yields fails the test instead of hanging it. */
+/* A clock that takes longer to read than any pause here. It stops after many looks, so that who
+ * never yields fails the test instead of hanging it. */
 #define SLOW_LOOKS 1000u
 static unsigned slow_looks;
 

@@ -293,7 +293,8 @@ static void the_head_of_a_long_block_tells_its_key(void **state)
     pool_rig_close(&r);
 }
 
-/* A short one has no head that could be judged by itself; nor has one that is longer than its class. */
+/* A short one has no head that could be judged by itself; nor has one that is longer than its
+ * class. */
 static void the_head_of_another_block_tells_nothing(void **state)
 {
     static uint8_t value[70000];

@@ -111,9 +111,9 @@ static void a_whole_pool_is_clean(void **state)
     end(&r, &p);
 }
 
-/* What another session frees during a sweep is lost until the next sweep, because the sweep may have
- * found it already. If that session is at work all the time, no repair ends without such a loss: it
- * is no leak. */
+/* What another session frees during a sweep is lost until the next sweep, because the sweep may
+ * have found it already. If that session is at work all the time, no repair ends without such a
+ * loss: it is no leak. */
 struct worker {
     far_session *session;
     far_table *table;
@@ -154,8 +154,8 @@ static void memory_lost_by_a_session_at_work_is_no_leak(void **state)
     end(&r, &p);
 }
 
-/* An address outside of the pool, a block that fails its checksum: the key cannot be read, and can be
- * written again. */
+/* An address outside of the pool, a block that fails its checksum: the key cannot be read, and can
+ * be written again. */
 static void a_slot_that_leads_to_no_block_is_repaired(void **state)
 {
     (void)state;
@@ -180,8 +180,8 @@ static void a_slot_that_leads_to_no_block_is_repaired(void **state)
     }
 }
 
-/* A size class that is not the block's: what can be read stays, and its neighbours are not taken for
- * parts of it. */
+/* A size class that is not the block's: what can be read stays, and its neighbours are not taken
+ * for parts of it. */
 static void a_slot_that_gives_a_block_another_size_is_repaired(void **state)
 {
     static const unsigned classes[] = {1, 19, 20, 35, 40};

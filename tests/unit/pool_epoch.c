@@ -472,8 +472,9 @@ static void a_registry_that_grew_is_read_again(void **state)
     store_rig_close(&r);
 }
 
-/* EPOCH-E1: all clients have certified an epoch, and it has gone on since. What the client certifies
- * when it is parked is above every epoch, but it must not move on the one that it has just read. */
+/* EPOCH-E1: all clients have certified an epoch, and it has gone on since. What the client
+ * certifies when it is parked is above every epoch, but it must not move on the one that it has
+ * just read. */
 static void a_client_that_is_parked_moves_on_what_all_have_certified(void **state)
 {
     struct knobs knobs = pool_knobs_default;

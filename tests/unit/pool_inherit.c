@@ -43,8 +43,8 @@ static void leave_work(struct probe *p, const struct pool *pool, unsigned slot)
     journal_plant(p, pool, slot, (struct journal_subject){.what = 1}, WORKING);
 }
 
-/* A pool of two slots. The session is in the first; if there is a second one, it has lost its slot to
- * the dead client. */
+/* A pool of two slots. The session is in the first; if there is a second one, it has lost its slot
+ * to the dead client. */
 static far_session *start_full(struct store_rig *r, struct probe *p, const char *uri, bool second)
 {
     far_session *s = NULL;

@@ -43,8 +43,8 @@ static struct store_rig rig(const char *uri, unsigned tick_ops)
 
 /* ---- silence --------------------------------------------------------------------------------- */
 
-/* Works, 20 times a lease, until the slot is no longer that incarnation's. That takes a watch of one
- * and a half leases from the first look, and a few operations more. */
+/* Works, 20 times a lease, until the slot is no longer that incarnation's. That takes a watch of
+ * one and a half leases from the first look, and a few operations more. */
 static void work_until_gone(struct store_rig *r, struct probe *p, unsigned slot, uint64_t inc)
 {
     uint64_t i = 0;

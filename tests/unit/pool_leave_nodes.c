@@ -18,7 +18,8 @@ static void open_pool(const char *uri, far_pool **pool, far_session **s, far_ses
     assert_int_equal(far_session_open(*pool, NULL, other), FAR_OK);
 }
 
-/* FREELIST-S3: the pages for what lies on a full node come from elsewhere, with more than was needed. */
+/* FREELIST-S3: the pages for what lies on a full node come from elsewhere, with more than was
+ * needed. */
 static void a_session_that_leaves_takes_nothing_along_from_other_nodes(void **state)
 {
     (void)state;

@@ -303,7 +303,8 @@ static void a_full_pool_names_the_session_that_stands_still(void **state)
 
 /* ---- pools that wait (LEASE-L5) -------------------------------------------------------------- */
 
-/* A pool that was made with wait=1, on a fabric that knows nothing of a session that stands still. */
+/* A pool that was made with wait=1, on a fabric that knows nothing of a session that stands
+ * still. */
 static struct stopped open_waiting(struct store_rig *r, struct probe *p)
 {
     open_rig_with(r, 4, "&wait=1");

@@ -251,8 +251,8 @@ static unsigned slots_taken(struct store_rig *r)
     return taken;
 }
 
-/* After a crash with a full registry, the first session that is opened waits and finds them all: those
- * after it do not have to. */
+/* After a crash with a full registry, the first session that is opened waits and finds them all:
+ * those after it do not have to. */
 static void one_wait_frees_all_silent_slots(void **state)
 {
     struct store_rig r = store_rig_announcing("mem:?size=16m&clients=64&lease=100");
@@ -331,7 +331,8 @@ static int post_of_a_sweeper(struct fab_ep *ep, struct fab_req *req)
     return hook.real->post(ep, req);
 }
 
-/* If it died while parked, no other client would look for it, and its sweep would go on for ever. */
+/* If it died while parked, no other client would look for it, and its sweep would go on for
+ * ever. */
 static void a_parked_client_is_announced_before_it_sweeps(void **state)
 {
     struct store_rig r;

@@ -1,4 +1,5 @@
-/* Recoveries that are disturbed: by siblings, by a lease that lapses, by batches of unknown outcome. */
+/* Recoveries that are disturbed: by siblings, by a lease that lapses, by batches of unknown
+ * outcome. */
 #include "support/recovery_rig.h"
 
 static struct {
@@ -139,7 +140,8 @@ static void a_sibling_does_not_recover_while_the_claim_is_made(void **state)
     end(&r, &p);
 }
 
-/* A's claim is about to be made when a sibling tries. If that one makes a claim too, A's is faster. */
+/* A's claim is about to be made when a sibling tries. If that one makes a claim too, A's is
+ * faster. */
 static struct fab_req *held;
 
 static int post_one_claim_within_another(struct fab_ep *ep, struct fab_req *req)
@@ -493,8 +495,8 @@ static void pause_and_allow(struct fab_ep *ep, uint64_t ns)
         assert_int_equal(get(here.rig, here.rig->session), FAR_OK);
 }
 
-/* SWEEP-P2: what an operation wrote down before its client met the sweep may become reachable, also by that
- * client itself. */
+/* SWEEP-P2: what an operation wrote down before its client met the sweep may become reachable, also
+ * by that client itself. */
 static void a_sweep_waits_for_lines_that_live_clients_left(void **state)
 {
     struct sweep_result result;

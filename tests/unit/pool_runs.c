@@ -1,6 +1,6 @@
 /*
- * Runs of chunks: cut for what is smaller, joined again for what is larger, so that memory which held
- * values of one size serves those of any other.
+ * Runs of chunks: cut for what is smaller, joined again for what is larger, so that memory which
+ * held values of one size serves those of any other.
  */
 #include "support/audit.h"
 #include "support/puppet.h"
@@ -42,7 +42,8 @@ static uint64_t fill(struct store_rig *r, size_t len)
     return n;
 }
 
-/* The part of the pool that is in use, in percent: blocks, and what is left of their last chunks. */
+/* The part of the pool that is in use, in percent: blocks, and what is left of their last
+ * chunks. */
 static unsigned used(struct store_rig *r)
 {
     struct far_pool_usage u;
@@ -112,8 +113,8 @@ struct object {
     unsigned size_class;
 };
 
-/* The object lies within its node's chunks, the table says what they are for, and nobody else has any
- * of it. */
+/* The object lies within its node's chunks, the table says what they are for, and nobody else has
+ * any of it. */
 static void own(struct pool_rig *r, uint8_t *owner, const struct object *o)
 {
     const struct node_head *head = &r->pool.head[0];
@@ -141,8 +142,8 @@ static void disown(uint8_t *owner, const struct object *o)
     memset(owner + o->at, 0, size_class_bytes(o->size_class) / 64);
 }
 
-/* Objects of all classes come and go on a pool that is nearly full, so that runs are cut all the time:
- * none overlaps another, and none is lost. */
+/* Objects of all classes come and go on a pool that is nearly full, so that runs are cut all the
+ * time: none overlaps another, and none is lost. */
 static void pieces_of_runs_never_overlap(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Sweeping: what dead clients had is found, and counted once; sweeps that fail or come second; threads that
- * work meanwhile. */
+/* Sweeping: what dead clients had is found, and counted once; sweeps that fail or come second;
+ * threads that work meanwhile. */
 #include "support/hook.h"
 #include "support/sweep_rig.h"
 

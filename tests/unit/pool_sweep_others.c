@@ -254,7 +254,8 @@ static void a_sweep_that_broke_off_does_not_shut_others_out(void **state)
     }
 }
 
-/* The announcement fails, but lands while the sweep is given up: as early or as late as the orders of verbs allow. */
+/* The announcement fails, but lands while the sweep is given up: as early or as late as the orders
+ * of verbs allow. */
 static struct {
     struct probe *p;
     uint64_t from, to; /* of the announcement, while it is under way; to == 0: it is not */

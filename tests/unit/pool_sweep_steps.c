@@ -1,6 +1,6 @@
 /*
- * A sweep, batch by batch, while others work: the sweeper is a fiber that is stopped at each of its batches,
- * and so are they. All memory that nobody has is found, and none that somebody has.
+ * A sweep, batch by batch, while others work: the sweeper is a fiber that is stopped at each of its
+ * batches, and so are they. All memory that nobody has is found, and none that somebody has.
  */
 #include "support/puppet.h"
 #include "support/sweep_rig.h"

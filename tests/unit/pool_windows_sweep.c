@@ -8,8 +8,8 @@ static struct {
     far_session *late;
 } joining;
 
-/* Between the two steps that announce a sweep and count it, a session begins. It takes memory from a
- * shared list, and is parked. */
+/* Between the two steps that announce a sweep and count it, a session begins. It takes memory from
+ * a shared list, and is parked. */
 static int post_with_a_joiner(struct fab_ep *ep, struct fab_req *req)
 {
     bool counts = false;
@@ -97,8 +97,8 @@ static int post_with_a_sweep(struct fab_ep *ep, struct fab_req *req)
     return FAR_OK;
 }
 
-/* A parked client forgets what it holds if a sweep was counted since it was announced. So it must not
- * count one that it has not seen announced. */
+/* A parked client forgets what it holds if a sweep was counted since it was announced. So it must
+ * not count one that it has not seen announced. */
 static void a_client_counts_only_sweeps_that_it_has_met(void **state)
 {
     struct store_rig r;
@@ -211,8 +211,8 @@ static struct {
     bool met;
 } emptying;
 
-/* The lists have been read. The sweeper's lease lapses, and another operation of its session begins.
- * Others have ended the sweep, and use the lists. */
+/* The lists have been read. The sweeper's lease lapses, and another operation of its session
+ * begins. Others have ended the sweep, and use the lists. */
 static int post_between_lists(struct fab_ep *ep, struct fab_req *req)
 {
     if (emptying.met || req->verbs[0].kind != FAB_READ || req->verbs[0].off != NODE_FREE_OFF)

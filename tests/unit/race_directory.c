@@ -208,8 +208,9 @@ static void a_directory_that_doubles_is_read_as_it_is_then(void **state)
     store_rig_close(&r);
 }
 
-/* A session notes a split. Meanwhile the directory is doubled twice, by a client that had copied the entries before:
- * the root says so when this session has changed the entries that it knew of. */
+/* A session notes a split. Meanwhile the directory is doubled twice, by a client that had copied
+ * the entries before: the root says so when this session has changed the entries that it knew
+ * of. */
 static struct {
     struct store_rig *r;
     struct probe *p;

@@ -1,4 +1,5 @@
-/* Hints of RACE: keys that a session has seen take a round trip less (HINT-H1, and index/hints.h). */
+/* Hints of RACE: keys that a session has seen take a round trip less (HINT-H1, and
+ * index/hints.h). */
 #include "support/hook.h"
 #include "support/race_rig.h"
 

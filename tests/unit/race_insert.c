@@ -54,8 +54,9 @@ static void insert_elsewhere(const struct fab_verb *buckets)
     probe_close(&p);
 }
 
-/* A CAS of a slot, a READ of its buckets, and one of the others. If no fence keeps that behind the CAS, the
- * others are read before the other client inserts the key, and all else happens after that. */
+/* A CAS of a slot, a READ of its buckets, and one of the others. If no fence keeps that behind the
+ * CAS, the others are read before the other client inserts the key, and all else happens after
+ * that. */
 static int post_beside_insert(struct fab_ep *ep, struct fab_req *req)
 {
     unsigned cas = 0;

@@ -1,7 +1,7 @@
 /*
- * CHANGE-C1 on RACE: changes that lose their slot to another session. The other one acts between the
- * look and the CAS of the one that loses. If its block shows that it has overwritten what the loser
- * would have stored, the loser is done; otherwise it tries again.
+ * CHANGE-C1 on RACE: changes that lose their slot to another session. The other one acts between
+ * the look and the CAS of the one that loses. If its block shows that it has overwritten what the
+ * loser would have stored, the loser is done; otherwise it tries again.
  */
 #include "index/walk.h"
 #include "support/hook.h"
@@ -86,8 +86,8 @@ static uint32_t value_now(far_session *s)
     return value;
 }
 
-/* The key is alone in its table, so that it gets the same place again after a delete. An update wrote
- * its value. */
+/* The key is alone in its table, so that it gets the same place again after a delete. An update
+ * wrote its value. */
 static void open_duel(void)
 {
     struct far_table_options options = {.tuning = "groups=2&hot=0", .hash_seed = 3};
@@ -291,7 +291,8 @@ static void a_change_that_loses_to_an_insert_tries_again(void **state)
     expect_again(put, other_deletes_and_inserts);
 }
 
-/* Right before the put the key may have been absent, as it was here: there was nothing to update. */
+/* Right before the put the key may have been absent, as it was here: there was nothing to
+ * update. */
 static void an_update_that_loses_to_a_put_tries_again(void **state)
 {
     (void)state;

@@ -82,7 +82,8 @@ static void a_slot_that_another_wrote_is_looked_for(void **state)
     store_rig_close(&r);
 }
 
-/* Another session's change is seen, and the next change looks first: until it finds the own slot. */
+/* Another session's change is seen, and the next change looks first: until it finds the own
+ * slot. */
 static void a_key_that_others_write_is_looked_for(void **state)
 {
     struct store_rig r;
@@ -206,7 +207,8 @@ static void keys_that_a_split_has_moved_are_changed_where_they_are(void **state)
     store_rig_close(&r);
 }
 
-/* The cached directory leads out of the pool, as that of a session that has read a damaged entry. */
+/* The cached directory leads out of the pool, as that of a session that has read a damaged
+ * entry. */
 static void a_directory_that_was_damaged_is_read_again(void **state)
 {
     struct store_rig r;

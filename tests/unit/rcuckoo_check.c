@@ -97,7 +97,8 @@ static bool reads_lock_words(const struct fab_req *req)
     return reads(req, gaddr_offset(the->sub.part.anchor) + rcuckoo_word_at(0), 4 * 8);
 }
 
-/* ---- locks ----------------------------------------------------------------------------------------- */
+/* ---- locks
+ * ----------------------------------------------------------------------------------------- */
 
 /* The put holds its locks, and is about to write its rows: then the table is checked. */
 static int check_under_locks(struct fab_ep *ep, struct fab_req *req)
@@ -174,11 +175,13 @@ static void a_lock_that_nobody_holds_is_reported_and_stays(void **state)
     close_rig(&g);
 }
 
-/* ---- closing --------------------------------------------------------------------------------------- */
+/* ---- closing
+ * --------------------------------------------------------------------------------------- */
 
 #define NOBODY 0x1230007u /* a client that is not in slot 7 any more */
 
-/* The subtable is closed at all looks. Then it is opened before `closer` is read, or its closer is asked for. */
+/* The subtable is closed at all looks. Then it is opened before `closer` is read, or its closer is
+ * asked for. */
 static bool opens_late; /* `closer` was read before */
 static int open_behind_the_looks(struct fab_ep *ep, struct fab_req *req)
 {
@@ -209,7 +212,8 @@ static void a_subtable_that_was_opened_meanwhile_is_not_called_closed(void **sta
     }
 }
 
-/* ---- keys that are moved ----------------------------------------------------------------------------- */
+/* ---- keys that are moved
+ * ----------------------------------------------------------------------------- */
 
 /* Writes an entry into a row, as a client that holds its lock does. */
 static void write_entry(unsigned row, unsigned slot, unsigned tag, const uint64_t *entry)

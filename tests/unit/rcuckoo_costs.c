@@ -1,5 +1,5 @@
-/* What RCuckoo's operations cost in round trips, and how full its tables get, with one client: these
- * numbers do not depend on the machine. */
+/* What RCuckoo's operations cost in round trips, and how full its tables get, with one client:
+ * these numbers do not depend on the machine. */
 #include "index/rcuckoo/rcuckoo.h"
 #include "support/store_rig.h"
 
@@ -181,7 +181,8 @@ static struct costs fill_to(struct store_rig *r, unsigned percent, uint64_t *nex
     return c;
 }
 
-/* The table is full. All keys are there, and all calls work, and so do inserts when there is room. */
+/* The table is full. All keys are there, and all calls work, and so do inserts when there is
+ * room. */
 static void use_full(struct store_rig *r, uint64_t keys)
 {
     uint64_t some = keys / 16;

@@ -1,4 +1,5 @@
-/* Rows of RCuckoo with flipped bits (RCUCKOO-C13, RCUCKOO-C14): what needs them fails, and nothing else does. */
+/* Rows of RCuckoo with flipped bits (RCUCKOO-C13, RCUCKOO-C14): what needs them fails, and nothing
+ * else does. */
 #include "index/rcuckoo/rcuckoo.h"
 #include "support/damage_rig.h"
 #include "support/hook.h"
@@ -73,7 +74,8 @@ static unsigned bit_of_value(struct rig *g)
     return 64 * g->view->shape.value_at + 7;
 }
 
-/* ---- iterating --------------------------------------------------------------------------------- */
+/* ---- iterating
+ * --------------------------------------------------------------------------------- */
 
 static void an_iteration_goes_past_a_damaged_row_and_says_so(void **state)
 {
@@ -88,7 +90,8 @@ static void an_iteration_goes_past_a_damaged_row_and_says_so(void **state)
     }
 }
 
-/* ---- sweeping ---------------------------------------------------------------------------------- */
+/* ---- sweeping
+ * ---------------------------------------------------------------------------------- */
 
 /* The bit, or all tags, are damaged while the pool is swept, and restored behind that. */
 static void a_sweep_frees_nothing_that_a_damaged_row_points_to(void **state)
@@ -114,8 +117,8 @@ static void a_marker_hears_of_damage(void **state)
     close_rig(&g);
 }
 
-/* A drop walks the table twice: what it judges, and what it retires. In between a row is damaged: some slots
- * seem to point to the block of another table. */
+/* A drop walks the table twice: what it judges, and what it retires. In between a row is damaged:
+ * some slots seem to point to the block of another table. */
 static struct rig *dropped;
 static uint64_t others;
 static unsigned looks;
@@ -168,7 +171,8 @@ static void a_drop_retires_nothing_that_a_damaged_row_points_to(void **state)
     close_rig(&g);
 }
 
-/* ---- inserts and splits ------------------------------------------------------------------------ */
+/* ---- inserts and splits
+ * ------------------------------------------------------------------------ */
 
 /* Puts many keys. Those that belong to the damaged row are refused, and only those. */
 static void grow(struct rig *g)
@@ -214,8 +218,8 @@ static void keys_of_other_rows_are_inserted_and_a_split_copies_the_damage(void *
         }
 }
 
-/* A table that does not grow: paths lead around the damaged row, until the others are nearly full. It stays as
- * it is: with a checksum of what it has, nobody would know that it is damaged. */
+/* A table that does not grow: paths lead around the damaged row, until the others are nearly full.
+ * It stays as it is: with a checksum of what it has, nobody would know that it is damaged. */
 static void paths_go_around_a_damaged_row(void **state)
 {
     struct rig g;
@@ -240,7 +244,8 @@ static void paths_go_around_a_damaged_row(void **state)
     close_rig(&g);
 }
 
-/* ---- repairing --------------------------------------------------------------------------------- */
+/* ---- repairing
+ * --------------------------------------------------------------------------------- */
 
 /* Every kind of bit: of a key, a value, the tags, the version and the checksum. */
 static void a_repair_undoes_one_flipped_bit(void **state)

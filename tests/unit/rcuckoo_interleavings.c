@@ -1,5 +1,5 @@
-/* Interleavings and limits that RCuckoo must survive. A test moves entries, tears verbs or stops clients
- * where a run of the simulator seldom does. */
+/* Interleavings and limits that RCuckoo must survive. A test moves entries, tears verbs or stops
+ * clients where a run of the simulator seldom does. */
 #include "index/rcuckoo/rcuckoo.h"
 #include "support/hook.h"
 #include "support/sweep_rig.h"
@@ -54,7 +54,8 @@ static int get_u32(struct rig *g, far_session *s, uint32_t key, uint32_t *value)
     return far_get(s, g->t, &key, sizeof key, value, sizeof *value, &len);
 }
 
-/* ---- rows, as a client that holds their locks reads and writes them -------------------------------- */
+/* ---- rows, as a client that holds their locks reads and writes them
+ * -------------------------------- */
 static struct rcuckoo_view *view_of(struct rig *g)
 {
     return rcuckoo_view(store_known(g->b, g->t)->view);
@@ -159,7 +160,8 @@ static int post_part(struct fab_ep *ep, struct fab_req *req, unsigned from, unsi
     return rc;
 }
 
-/* ---- a get while its key is moved ------------------------------------------------------------------ */
+/* ---- a get while its key is moved
+ * ------------------------------------------------------------------ */
 static uint32_t moved_key;
 static struct rcuckoo_sub split_sub;
 static unsigned moves;
@@ -239,7 +241,8 @@ static void a_miss_in_one_read_is_validated_by_both_rows(void **state)
     close_rig(&g);
 }
 
-/* ---- an insert that moves keys --------------------------------------------------------------------- */
+/* ---- an insert that moves keys
+ * --------------------------------------------------------------------- */
 static uint32_t keys_put;
 static unsigned paths;
 
@@ -252,7 +255,8 @@ static bool all_found(struct rig *g, far_session *s)
     return true;
 }
 
-/* Between any two verbs of the batch that writes the rows of a path, another client reads all keys. */
+/* Between any two verbs of the batch that writes the rows of a path, another client reads all
+ * keys. */
 static int look_at_each_step(struct fab_ep *ep, struct fab_req *req)
 {
     unsigned rows = 0;
@@ -325,7 +329,8 @@ static void a_row_belongs_to_its_subtable(void **state)
     close_rig(&g);
 }
 
-/* ---- a modify whose answer needs a block ------------------------------------------------------------- */
+/* ---- a modify whose answer needs a block
+ * ------------------------------------------------------------- */
 struct counter {
     uint64_t count;
     char rest[56]; /* too long to be inline */
@@ -377,7 +382,8 @@ static void a_modify_stores_its_last_answer(void **state)
     close_rig(&g);
 }
 
-/* ---- rows that are torn ---------------------------------------------------------------------------- */
+/* ---- rows that are torn
+ * ---------------------------------------------------------------------------- */
 static unsigned tears;
 
 /* Half of the first row is written, and the client dies. */
@@ -423,7 +429,8 @@ static void a_get_waits_for_the_recovery_of_a_dead_writer(void **state)
     close_rig(&g);
 }
 
-/* ---- recoveries ------------------------------------------------------------------------------------ */
+/* ---- recoveries
+ * ------------------------------------------------------------------------------------ */
 static unsigned stopped; /* posts after which nothing of the client arrives any more */
 
 static unsigned kill_session(far_session **s)
@@ -565,7 +572,8 @@ static void locks_of_a_half_written_row_are_kept(void **state)
     close_rig(&g);
 }
 
-/* ---- an iteration while a key is moved ------------------------------------------------------------- */
+/* ---- an iteration while a key is moved
+ * ------------------------------------------------------------- */
 static enum { MOVE_BETWEEN, MOVE_ONCE, MOVE_TWICE, TEAR } disturbance;
 
 /* Moves the key, and lets the READ find the row that it has left as it is now. */
@@ -651,7 +659,8 @@ static void an_iteration_returns_nothing_of_a_torn_row(void **state)
     iterate_disturbed(TEAR);
 }
 
-/* ---- an iteration that begins where a subtable is split -------------------------------------------- */
+/* ---- an iteration that begins where a subtable is split
+ * -------------------------------------------- */
 #define KEYS_BEFORE 20u
 
 /* Before the first snapshot, another session adds keys until the subtable is split. */
@@ -668,7 +677,8 @@ static int split_before_a_snapshot(struct fab_ep *ep, struct fab_req *req)
     return hook.real->post(ep, req);
 }
 
-/* The call finds nothing but that the subtable was split, and may read no more: that is not the end. */
+/* The call finds nothing but that the subtable was split, and may read no more: that is not the
+ * end. */
 static void an_iteration_that_begins_at_a_split_is_not_over(void **state)
 {
     (void)state;
@@ -739,7 +749,8 @@ static void a_get_returns_nothing_of_a_torn_row(void **state)
     close_rig(&g);
 }
 
-/* ---- damage ---------------------------------------------------------------------------------------- */
+/* ---- damage
+ * ---------------------------------------------------------------------------------------- */
 static void a_damaged_row_is_not_written(void **state)
 {
     struct rig g;
@@ -786,7 +797,8 @@ static void a_damaged_block_is_not_a_miss(void **state)
     close_rig(&g);
 }
 
-/* ---- locks and splits ------------------------------------------------------------------------------ */
+/* ---- locks and splits
+ * ------------------------------------------------------------------------------ */
 static void rows_may_share_a_lock(void **state)
 {
     struct rig g;
@@ -815,11 +827,13 @@ static void keys_that_no_split_separates_fill_the_table(void **state)
     close_rig(&g);
 }
 
-/* ---- a get while a subtable is split --------------------------------------------------------------- */
+/* ---- a get while a subtable is split
+ * --------------------------------------------------------------- */
 static far_session *writer;
 static unsigned looks;
 
-/* From the CAS of `forward` on, another client changes a key behind each verb, and a third reads it. */
+/* From the CAS of `forward` on, another client changes a key behind each verb, and a third reads
+ * it. */
 static int change_at_each_step(struct fab_ep *ep, struct fab_req *req)
 {
     uint64_t forward =
@@ -960,7 +974,8 @@ static void the_moved_bits_of_a_dead_closer_are_removed(void **state)
     close_rig(&g);
 }
 
-/* ---- two clients that split ------------------------------------------------------------------------ */
+/* ---- two clients that split
+ * ------------------------------------------------------------------------ */
 static uint32_t more;
 
 /* A has allocated the children, and is about to close the subtable: B splits it first. */

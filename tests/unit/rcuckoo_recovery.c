@@ -1,5 +1,5 @@
-/* Interleavings that once broke RCuckoo: requests stop halfway or are torn, and other sessions come between
- * two verbs of one, as docs/fabric.md allows. */
+/* Interleavings that once broke RCuckoo: requests stop halfway or are torn, and other sessions come
+ * between two verbs of one, as docs/fabric.md allows. */
 #include "index/rcuckoo/rcuckoo.h"
 #include "support/hook.h"
 #include "support/sweep_rig.h"
@@ -70,7 +70,8 @@ static void hook_at(struct fab_ep *ep)
     hook.clock = the->r.clock->now;
 }
 
-/* ---- sessions that die in the middle ------------------------------------------------------------- */
+/* ---- sessions that die in the middle
+ * ------------------------------------------------------------- */
 
 static unsigned verbs_done; /* of the request that ends with an error, those that happen */
 static bool second;         /* it is the one that writes rows, not the one that locks */
@@ -112,8 +113,8 @@ static int stop_halfway(struct fab_ep *ep, struct fab_req *req)
     return rc;
 }
 
-/* The session's put ends with an error: of the request that locks, or the one that writes, only the first
- * `done` verbs have happened. */
+/* The session's put ends with an error: of the request that locks, or the one that writes, only the
+ * first `done` verbs have happened. */
 static void put_fails(struct rig *g, far_session *s, uint32_t key, bool writes, unsigned done)
 {
     verbs_done = done;
@@ -138,7 +139,8 @@ static int recover_again(far_session *by, const struct client *dead)
     return word == 0 ? FAR_OK : puppet_recover(&by->op, dead->slot, word);
 }
 
-/* ---- the lock of a redo, released by another recovery ---------------------------------------------- */
+/* ---- the lock of a redo, released by another recovery
+ * ---------------------------------------------- */
 static struct client waiting; /* a dead client whose line names a lock that it perhaps holds */
 static unsigned came;
 
@@ -245,7 +247,8 @@ static void a_change_that_was_unlocked_is_not_made_again(void **state)
     close_rig(&g);
 }
 
-/* ---- a lock that is released without a change ------------------------------------------------------ */
+/* ---- a lock that is released without a change
+ * ------------------------------------------------------ */
 
 /* The unlock does not happen, and its client is not told. */
 static int drop_the_unlock(struct fab_ep *ep, struct fab_req *req)
@@ -290,7 +293,8 @@ static void a_line_stays_until_its_locks_are_released(void **state)
     close_rig(&g);
 }
 
-/* ---- a client that dies while its line is judged --------------------------------------------------- */
+/* ---- a client that dies while its line is judged
+ * --------------------------------------------------- */
 static far_session *dying;
 static struct fab_req *its_request;
 static struct batch_tap tap;
@@ -306,7 +310,8 @@ static bool visits(const struct fab_verb *verbs, unsigned count)
     return false;
 }
 
-/* Its lines have been read, the registry has not: its redo and its row are written, and it is shut out. */
+/* Its lines have been read, the registry has not: its redo and its row are written, and it is shut
+ * out. */
 static void shut_out_behind_the_lines(struct batch_tap *t, const struct fab_verb *verbs,
                                       unsigned count)
 {
@@ -363,7 +368,8 @@ static void a_lock_is_not_released_under_a_redo_that_was_not_seen(void **state)
     close_rig(&g);
 }
 
-/* ---- a line that was left by a client that goes on ------------------------------------------------- */
+/* ---- a line that was left by a client that goes on
+ * ------------------------------------------------- */
 static void drive(struct rig *g, far_session *const *s, unsigned count)
 {
     uint32_t v;
@@ -417,7 +423,8 @@ static void a_lock_is_not_released_under_a_redo_that_was_left(void **state)
     close_rig(&g);
 }
 
-/* ---- a row that is written again and again --------------------------------------------------------- */
+/* ---- a row that is written again and again
+ * --------------------------------------------------------- */
 static uint32_t toggled; /* the key's value: 1 or 2 */
 static unsigned looks;
 
@@ -427,8 +434,8 @@ static void toggle(void)
     assert_int_equal(put_u32(the, the->b, 8, toggled), FAR_OK);
 }
 
-/* Before the verb, the key gets its other value. Its READ finds all of the row as it was before that, but
- * the meta word as it is then; or the other way round (FABRIC-F1). */
+/* Before the verb, the key gets its other value. Its READ finds all of the row as it was before
+ * that, but the meta word as it is then; or the other way round (FABRIC-F1). */
 static int tear_read(struct fab_ep *ep, struct fab_req *req, unsigned i, bool late)
 {
     const struct rcuckoo_shape *s = &view_of(the, the->b)->shape;
@@ -446,8 +453,8 @@ static int tear_read(struct fab_ep *ep, struct fab_req *req, unsigned i, bool la
     return rc;
 }
 
-/* All READs of rows are torn. Of two that are to find the same, the first is torn by one change, and the
- * second by the next, which takes it back. */
+/* All READs of rows are torn. Of two that are to find the same, the first is torn by one change,
+ * and the second by the next, which takes it back. */
 static int tear_rows(struct fab_ep *ep, struct fab_req *req)
 {
     uint32_t row = rcuckoo_row_bytes(&view_of(the, the->b)->shape);
@@ -482,7 +489,8 @@ static void a_row_that_changes_is_not_damaged(void **state)
     close_rig(&g);
 }
 
-/* ---- entries that differ only in their lengths ------------------------------------------------------ */
+/* ---- entries that differ only in their lengths
+ * ------------------------------------------------------ */
 static void an_entry_of_another_length_is_another_one(void **state)
 {
     uint64_t tuning[RCUCKOO_TUNINGS] = {2, 8, 8, 230, 1, 1, 1, 1}, rows[2][64] = {0};
@@ -499,7 +507,8 @@ static void an_entry_of_another_length_is_another_one(void **state)
     assert_non_null(rcuckoo_snapshot_gone(&s, &snap, 0, 3));
 }
 
-/* ---- damage ------------------------------------------------------------------------------------------ */
+/* ---- damage
+ * ------------------------------------------------------------------------------------------ */
 static void the_directory_is_only_advice(void **state)
 {
     struct rig g;
@@ -513,7 +522,8 @@ static void the_directory_is_only_advice(void **state)
     close_rig(&g);
 }
 
-/* ---- a lock of a living client that a dead one's line names, too ---------------------------------- */
+/* ---- a lock of a living client that a dead one's line names, too
+ * ---------------------------------- */
 static bool kept;
 
 /* A holds the lock, and its operation keeps the epoch from going on twice. */
@@ -567,7 +577,8 @@ static void a_lock_is_not_released_before_two_epochs_have_passed(void **state)
     close_rig(&g);
 }
 
-/* ---- a lock that nobody takes while its holder is looked for --------------------------------------- */
+/* ---- a lock that nobody takes while its holder is looked for
+ * --------------------------------------- */
 
 /* The recovery reads the lines of others. */
 static void look_for_repair(struct batch_tap *t, const struct fab_verb *verbs, unsigned count)
@@ -598,7 +609,8 @@ static void a_recovery_closes_the_words_before_it_reads_lines(void **state)
     close_rig(&g);
 }
 
-/* ---- a dead client that has only named a lock ------------------------------------------------------ */
+/* ---- a dead client that has only named a lock
+ * ------------------------------------------------------ */
 static unsigned looks;         /* at the lock word, by the recovery */
 static unsigned looks_closed;  /* after R was set */
 static bool closed_once;       /* R was set */
@@ -620,8 +632,8 @@ static void release_at_a_look(struct batch_tap *t, const struct fab_verb *verbs,
         store_rig_set(&the->r, sub_of(the).part.anchor, rcuckoo_word_at(0), word & ~1ull);
 }
 
-/* A dead client holds nothing, but its spent line names the lock, and so does the one of an idle client that
- * lives. Another client holds the lock. A recovers. */
+/* A dead client holds nothing, but its spent line names the lock, and so does the one of an idle
+ * client that lives. Another client holds the lock. A recovers. */
 static int recover_the_idle(struct rig *g, unsigned at, unsigned at_closed)
 {
     open_rig(g, "mem:?size=4m&clients=8");
@@ -708,7 +720,8 @@ static void what_a_session_has_closed_for_itself_is_soon_open_again(void **state
     close_rig(&g);
 }
 
-/* ---- a ring in which every operation holds a lock --------------------------------------------------- */
+/* ---- a ring in which every operation holds a lock
+ * --------------------------------------------------- */
 
 enum { DEEPEST_RING = 64 };
 
@@ -802,8 +815,8 @@ static void a_client_recovers_its_own_ring_by_its_depth(void **state)
     assert_linear(verbs_for_itself);
 }
 
-/* RCUCKOO-C10, JOURNAL-J7: two lines of a ring name a lock. The first one has only named it. The second one
- * holds it and has begun to write. */
+/* RCUCKOO-C10, JOURNAL-J7: two lines of a ring name a lock. The first one has only named it. The
+ * second one holds it and has begun to write. */
 static far_session *name_a_lock_twice(struct rig *g, struct journal line[2])
 {
     struct rcuckoo_locks locks = {1, {{0, 1}}, {0}};
@@ -842,7 +855,8 @@ static void lines_of_one_ring_are_told_apart(void **state)
     }
 }
 
-/* ---- a path of several rows ----------------------------------------------------------------------- */
+/* ---- a path of several rows
+ * ----------------------------------------------------------------------- */
 
 /* RCUCKOO-C2: the locks of all rows that a request writes are held. */
 static int look_for_locks(struct fab_ep *ep, struct fab_req *req)
@@ -922,7 +936,8 @@ static void a_path_that_was_begun_is_completed(void **state)
     }
 }
 
-/* ---- requests whose outcome is not known --------------------------------------------------------- */
+/* ---- requests whose outcome is not known
+ * --------------------------------------------------------- */
 static uint64_t unknown_at; /* the offset that the request changes by a CAS */
 
 /* It happens, but its client is not told. */
@@ -938,7 +953,8 @@ static int forget_the_answer(struct fab_ep *ep, struct fab_req *req)
     return rc;
 }
 
-/* A puts keys until it splits the subtable; the CAS of that word of the anchor has an unknown outcome. */
+/* A puts keys until it splits the subtable; the CAS of that word of the anchor has an unknown
+ * outcome. */
 static void split_fails(struct rig *g, size_t word)
 {
     int rc = FAR_OK;
@@ -1012,7 +1028,8 @@ static void a_block_that_may_be_in_use_is_not_retired(void **state)
     close_rig(&g);
 }
 
-/* ---- words that were damaged --------------------------------------------------------------------- */
+/* ---- words that were damaged
+ * --------------------------------------------------------------------- */
 
 static void say(void *arg, const char *line)
 {
@@ -1020,8 +1037,8 @@ static void say(void *arg, const char *line)
     printf("    %s\n", line);
 }
 
-/* RCUCKOO-W7: a lock that nobody holds, R, S and the stamp of a recovery that nobody does. Puts wait for them in
- * vain; a check finds all of them, and repairs them. */
+/* RCUCKOO-W7: a lock that nobody holds, R, S and the stamp of a recovery that nobody does. Puts
+ * wait for them in vain; a check finds all of them, and repairs them. */
 static void a_check_opens_what_nobody_will_open(void **state)
 {
     struct rig g;

@@ -1,5 +1,5 @@
-/* Pages and tables for spreadsheets: what they have, and what they escape. e2e/report_browser looks at
- * what a page draws. */
+/* Pages and tables for spreadsheets: what they have, and what they escape. e2e/report_browser looks
+ * at what a page draws. */
 #include "report/csv.h"
 #include "report/page.h"
 

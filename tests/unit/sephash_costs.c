@@ -1,5 +1,5 @@
-/* What SepHash's operations cost in round trips, with one client: these numbers do not depend on the
- * machine. */
+/* What SepHash's operations cost in round trips, with one client: these numbers do not depend on
+ * the machine. */
 #include "index/sephash/sephash.h"
 #include "support/store_rig.h"
 

@@ -59,7 +59,8 @@ static void say(void *arg, const char *line)
     printf("      %s\n", line);
 }
 
-/* ---- a walk that reads the slots while they are filled ------------------------------------------ */
+/* ---- a walk that reads the slots while they are filled
+ * ------------------------------------------ */
 static uint32_t next_key;
 static unsigned tears;
 
@@ -117,11 +118,13 @@ static void a_walk_takes_no_torn_read_for_damage(void **state)
     close_rig(&g);
 }
 
-/* ---- a repair of an entry behind an empty slot ---------------------------------------------------- */
+/* ---- a repair of an entry behind an empty slot
+ * ---------------------------------------------------- */
 static gaddr slots_at;
 static uint64_t slots_delta, stray;
 
-/* Notes where the slots are. Right before the stray entry is removed, keys are put until one is behind it. */
+/* Notes where the slots are. Right before the stray entry is removed, keys are put until one is
+ * behind it. */
 static int fill_before_the_repair(struct fab_ep *ep, struct fab_req *req)
 {
     const struct sephash_view *view = view_of(the, the->b);
@@ -166,11 +169,12 @@ static void a_repair_leaves_no_hole_among_the_slots(void **state)
     close_rig(&g);
 }
 
-/* ---- a delete whose READ of the slots is torn ------------------------------------------------------ */
+/* ---- a delete whose READ of the slots is torn
+ * ------------------------------------------------------ */
 static uint32_t deleted_key, other_key;
 
-/* The READ of all slots finds the first empty one before the key is deleted there, and the one behind it
- * after another key was put. */
+/* The READ of all slots finds the first empty one before the key is deleted there, and the one
+ * behind it after another key was put. */
 static int tear_once(struct fab_ep *ep, struct fab_req *req)
 {
     const struct sephash_view *view = view_of(the, the->b);
@@ -215,7 +219,8 @@ static void a_torn_read_shows_no_state_that_never_was(void **state)
     close_rig(&g);
 }
 
-/* ---- an iteration while keys that share a group come and go -------------------------------------- */
+/* ---- an iteration while keys that share a group come and go
+ * -------------------------------------- */
 
 /* Two keys of the same fp and fp2 in a table of one segment. */
 static void find_group(struct rig *g, uint32_t pair[2])
@@ -328,7 +333,8 @@ static void an_iteration_ends_if_keys_have_the_same_place(void **state)
     close_rig(&g);
 }
 
-/* ---- more than fits into half of a segment -------------------------------------------------------- */
+/* ---- more than fits into half of a segment
+ * -------------------------------------------------------- */
 static void keys_that_no_split_separates_fill_the_table_cleanly(void **state)
 {
     struct rig g;
@@ -350,7 +356,8 @@ static void keys_that_no_split_separates_fill_the_table_cleanly(void **state)
     close_rig(&g);
 }
 
-/* ---- deletes in a full pool ------------------------------------------------------------------------ */
+/* ---- deletes in a full pool
+ * ------------------------------------------------------------------------ */
 static void deletes_go_on_however_often_the_pool_runs_full(void **state)
 {
     static const struct {
@@ -410,8 +417,8 @@ static void take_all_but(far_session *s, unsigned count, unsigned size_class)
     op_end(op);
 }
 
-/* Inserts have filled the CurSegment and the pool, and the merge found no memory. It gives no block back, so
- * only what it is for lets it use the reserve. */
+/* Inserts have filled the CurSegment and the pool, and the merge found no memory. It gives no block
+ * back, so only what it is for lets it use the reserve. */
 static void a_value_is_replaced_behind_inserts_that_filled_the_pool(void **state)
 {
     static const char value[400];
@@ -436,7 +443,8 @@ static void a_value_is_replaced_behind_inserts_that_filled_the_pool(void **state
     }
 }
 
-/* ---- a damaged directory --------------------------------------------------------------------------- */
+/* ---- a damaged directory
+ * --------------------------------------------------------------------------- */
 static void expect_all(struct rig *g, far_session *s, uint32_t keys)
 {
     for (uint32_t k = 0, v = 0; k < keys; k++) {
@@ -479,7 +487,8 @@ static void the_directory_is_only_advice(void **state)
     close_rig(&g);
 }
 
-/* ---- an append, verb by verb ------------------------------------------------------------------------ */
+/* ---- an append, verb by verb
+ * ------------------------------------------------------------------------ */
 static uint32_t the_key;
 static unsigned stage;
 
@@ -534,7 +543,8 @@ static void a_mark_comes_before_its_slot(void **state)
     close_rig(&g);
 }
 
-/* ---- a merge whose outcome is not known ------------------------------------------------------------- */
+/* ---- a merge whose outcome is not known
+ * ------------------------------------------------------------- */
 
 /* The CAS of the anchor happens, but its client is not told. */
 static int forget_the_answer(struct fab_ep *ep, struct fab_req *req)
@@ -588,7 +598,8 @@ static void what_a_merge_of_unknown_outcome_may_lose_is_reported(void **state)
     close_rig(&g);
 }
 
-/* ---- the reserve, and two clients that have read the root ------------------------------------------ */
+/* ---- the reserve, and two clients that have read the root
+ * ------------------------------------------ */
 static struct sephash_root read_root(struct rig *g)
 {
     struct sephash_root root;
@@ -692,7 +703,8 @@ static void what_may_be_in_the_reserve_is_not_reused(void **state)
     close_rig(&g);
 }
 
-/* ---- what an anchor leads to ------------------------------------------------------------------------ */
+/* ---- what an anchor leads to
+ * ------------------------------------------------------------------------ */
 static uint64_t anchor_off;
 
 /* From the CAS of the anchor on, B reads behind each verb. */
@@ -761,7 +773,8 @@ static void no_word_of_an_anchor_comes_again(void **state)
     close_rig(&g);
 }
 
-/* ---- how far a CurSegment was filled that was replaced meanwhile ------------------------------------- */
+/* ---- how far a CurSegment was filled that was replaced meanwhile
+ * ------------------------------------- */
 static void what_was_counted_in_another_segment_is_forgotten(void **state)
 {
     struct rig g;
@@ -782,10 +795,11 @@ static void what_was_counted_in_another_segment_is_forgotten(void **state)
     close_rig(&g);
 }
 
-/* ---- a directory that is doubled ---------------------------------------------------------------------- */
+/* ---- a directory that is doubled
+ * ---------------------------------------------------------------------- */
 
-/* A's CAS of the root's word is looked at: B checks the table behind it, or A does not know whether it
- * happened. */
+/* A's CAS of the root's word is looked at: B checks the table behind it, or A does not know whether
+ * it happened. */
 static enum { CHECKED, DROPPED, UNKNOWN } outcome;
 static int at_the_directory(struct fab_ep *ep, struct fab_req *req)
 {
@@ -861,7 +875,8 @@ static void a_directory_that_may_be_published_is_not_reused(void **state)
     expect_nothing_in_two_places();
 }
 
-/* ---- a table that grows behind a walk ---------------------------------------------------------------- */
+/* ---- a table that grows behind a walk
+ * ---------------------------------------------------------------- */
 
 static uint64_t directory_word(struct rig *g)
 {
@@ -910,8 +925,8 @@ static struct index_part split_segment(struct rig *g, uint32_t key)
     return part;
 }
 
-/* A split that was not noted in the directory is noted with the next one. Else every session would be
- * sent there for as long as the table lasts. */
+/* A split that was not noted in the directory is noted with the next one. Else every session would
+ * be sent there for as long as the table lasts. */
 static void an_entry_that_leads_to_an_ancestor_is_replaced(void **state)
 {
     struct rig g;

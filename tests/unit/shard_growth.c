@@ -139,10 +139,10 @@ static int post_in_flight(struct fab_ep *ep, struct fab_req *req)
     return hook.real->post(ep, req);
 }
 
-/* A key of the full bucket is in the other one. A repair would insert it where it belongs. There is no room
- * before the barrier is over, but the repair does not wait for that: it would end the walk's epoch. The key
- * stays where it is, for the next repair. In its place in the full bucket is a copy of its
- * neighbour, so nothing there can be purged. */
+/* A key of the full bucket is in the other one. A repair would insert it where it belongs. There is
+ * no room before the barrier is over, but the repair does not wait for that: it would end the
+ * walk's epoch. The key stays where it is, for the next repair. In its place in the full bucket is
+ * a copy of its neighbour, so nothing there can be purged. */
 static void a_repair_does_not_wait_for_the_barrier(void **state)
 {
     struct rig g;
@@ -224,7 +224,8 @@ static void a_table_is_not_full_because_others_do_not_report(void **state)
     store_rig_close(&r);
 }
 
-/* ---- a session that walks the table again and again ----------------------------------------------- */
+/* ---- a session that walks the table again and again
+ * ----------------------------------------------- */
 static struct {
     far_session *by;
     far_table *table;

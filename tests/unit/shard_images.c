@@ -1,5 +1,5 @@
-/* Images of units that are torn or old, and what SHARD does to notice: each test shows a client one,
- * as docs/fabric.md allows, and asks whether a key was lost or is there twice. */
+/* Images of units that are torn or old, and what SHARD does to notice: each test shows a client
+ * one, as docs/fabric.md allows, and asks whether a key was lost or is there twice. */
 #include "support/shard_rig.h"
 
 /* ---- the READ of a unit, with some words of an earlier time -------------------------------- */
@@ -326,8 +326,8 @@ static void meet_at(struct rig *g, uint64_t bucket, uint32_t got, void (*meanwhi
     assert_int_equal(stage, 1);
 }
 
-/* The unit has been purged, and is sealed when A comes. A's image has one word of before the move, and
- * others as the move has left them. */
+/* The unit has been purged, and is sealed when A comes. A's image has one word of before the move,
+ * and others as the move has left them. */
 static unsigned early_word;
 static void meet_the_fill(struct rig *g, uint64_t child, unsigned early, void (*meanwhile)(void))
 {
@@ -392,8 +392,8 @@ static void move_what_is_moved(void)
     tear_end();
 }
 
-/* B's plan is in a filler. If A put another one into the frontier, that would not say that B has begun
- * to renew sids. */
+/* B's plan is in a filler. If A put another one into the frontier, that would not say that B has
+ * begun to renew sids. */
 static void a_plan_is_not_put_into_a_frontier_that_a_move_has_freed(void **state)
 {
     struct rig g;

@@ -82,8 +82,8 @@ static void a_torn_read_does_not_seal_by_renewed_sids(void **state)
 static uint64_t ride_off;
 static unsigned dropped;
 
-/* Of the batch that fills the child, only the ride's own CAS happens (FABRIC-F5, and atomics have no
- * order). */
+/* Of the batch that fills the child, only the ride's own CAS happens (FABRIC-F5, and atomics have
+ * no order). */
 static int only_the_ride(struct fab_ep *ep, struct fab_req *req)
 {
     for (unsigned i = 0; i < req->count && !dropped; i++) {
@@ -679,7 +679,8 @@ static void a_sealed_key_is_not_absent_because_the_pool_is_full(void **state)
     close_rig(&g);
 }
 
-/* ---- units that are not published ------------------------------------------------------------------- */
+/* ---- units that are not published
+ * ------------------------------------------------------------------- */
 static uint32_t moved[5]; /* more keys than level 1 has room for */
 static unsigned looked;
 

@@ -114,8 +114,8 @@ static int lapse_at_read(struct fab_ep *ep, struct fab_req *req)
     return rc;
 }
 
-/* The lease lapses at the n-th READ, if there are so many. Then the table may be swept, and its memory may be
- * anything. Returns whether there were. */
+/* The lease lapses at the n-th READ, if there are so many. Then the table may be swept, and its
+ * memory may be anything. Returns whether there were. */
 static bool lapse_while_discarding(struct store_rig *r, const char *index, unsigned n)
 {
     struct index_options sizes = {.expected_keys = 0};

@@ -143,8 +143,8 @@ static void a_drop_is_completed_once(void **state)
     assert_true(released > 10);
 }
 
-/* While this session waits for the barrier, the other one completes the drop, makes another table in the same
- * place, and begins to drop that one. */
+/* While this session waits for the barrier, the other one completes the drop, makes another table
+ * in the same place, and begins to drop that one. */
 static struct {
     far_session *other;
     far_table *first, *second;
@@ -257,7 +257,8 @@ static void a_table_that_cannot_be_walked_holds_up_no_other(void **state)
     store_rig_close(&r);
 }
 
-/* ---- a walk that rests --------------------------------------------------------------------------- */
+/* ---- a walk that rests
+ * --------------------------------------------------------------------------- */
 static struct {
     far_pool *pool;
     far_session *by, *other;

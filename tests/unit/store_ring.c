@@ -430,8 +430,8 @@ static void functions_work_while_the_ring_is_busy(void **state)
 
 static const char *const all_indexes[] = {"race", "shard", "sephash", "rcuckoo", "chime"};
 
-/* RING-1. Time passes only in pauses: without the ring, the call would wait for its own session's lock
- * until it rests, for a quarter of a lease. */
+/* RING-1. Time passes only in pauses: without the ring, the call would wait for its own session's
+ * lock until it rests, for a quarter of a lease. */
 static void a_call_does_not_wait_for_its_own_ring(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* The share of a NIC: how many verbs an endpoint has under way, and in which order requests on a ring
- * are posted (SHARE-1, SHARE-2). */
+/* The share of a NIC: how many verbs an endpoint has under way, and in which order requests on a
+ * ring are posted (SHARE-1, SHARE-2). */
 #include "support/hook.h"
 #include "support/race_groups.h"
 #include "support/store_rig.h"

@@ -1,5 +1,5 @@
-/* What a client knows of a node's clock (WIRE-W5): the two clocks run at different rates, and answers
- * take time. All clocks here are numbers that the test moves. */
+/* What a client knows of a node's clock (WIRE-W5): the two clocks run at different rates, and
+ * answers take time. All clocks here are numbers that the test moves. */
 #include "fabric/wire.h"
 
 #include <stdarg.h>

@@ -1,5 +1,6 @@
 /*
- * A pool of two memory nodes that is opened while the second is away: the session goes on with it when it is back.
+ * A pool of two memory nodes that is opened while the second is away: the session goes on with it
+ * when it is back.
  *
  *   verbs_away URI ADDRESS FILE        the second node's address, and the file with its memory
  *

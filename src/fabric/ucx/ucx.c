@@ -3,8 +3,8 @@
  *
  * A request goes out as an active message and comes back as a reply. Requests that are posted
  * between two polls share a message, but 64 of them do not wait for the poll. The memory node
- * executes them in order, with the verbs of mem:, so the order is exact (ORDER_ALL) and masked CAS is
- * one verb. docs/wire.md has the protocol, ucx_internal.h the parts of this fabric.
+ * executes them in order, with the verbs of mem:, so the order is exact (ORDER_ALL) and masked CAS
+ * is one verb. docs/wire.md has the protocol, ucx_internal.h the parts of this fabric.
  */
 #include "fabric/backends.h"
 #include "fabric/direct.h"
@@ -40,8 +40,8 @@ static void ucx_poll(struct fab_ep *ep, bool wait)
 
     ucx_hub_enter(h);
     ucx_hub_rise(e);
-    /* Deadlines are checked when the coarse clock has moved: some hundred times a second. Before that,
-     * replies are taken that came while the user did not poll. */
+    /* Deadlines are checked when the coarse clock has moved: some hundred times a second. Before
+     * that, replies are taken that came while the user did not poll. */
     if (now != h->looked && ucp_worker_progress(h->worker))
         h->stirred = true;
     ucx_hub_tend(h, now != h->looked ? now : 0);

@@ -16,8 +16,8 @@
  * Unless UCX_TLS says otherwise, UCX's shared memory is left out: in version 1.13 it loses the
  * order of messages on processors that reorder stores (openucx/ucx#9420).
  *
- * A connection has one network device, that of its request, and so one socket for data: UCX would otherwise
- * exchange the addresses of all devices by messages, before the hand-shake (STRANGER-1).
+ * A connection has one network device, that of its request, and so one socket for data: UCX would
+ * otherwise exchange the addresses of all devices by messages, before the hand-shake (STRANGER-1).
  *
  * All connections of a context must be of one address family. FAR_SYSTEM.
  */
@@ -25,8 +25,9 @@ int ucx_context_open(const char *name, sa_family_t family, ucp_context_h *contex
 /* Returns FAR_SYSTEM if too few file descriptors are left, otherwise `rc`: UCX itself reports only
  * that something went wrong. */
 int ucx_failed(int rc);
-/* A worker for one thread at a time. Its events make *fd readable, which stays the worker's. Endpoints with
- * UCP_EP_PARAMS_FLAGS_SEND_CLIENT_ID send the knock with their request for a connection (wire_knock()). */
+/* A worker for one thread at a time. Its events make *fd readable, which stays the worker's.
+ * Endpoints with UCP_EP_PARAMS_FLAGS_SEND_CLIENT_ID send the knock with their request for a
+ * connection (wire_knock()). */
 int ucx_worker_open(ucp_context_h context, ucp_am_recv_callback_t receive, void *arg,
                     uint64_t knock, ucp_worker_h *worker, int *fd);
 /*

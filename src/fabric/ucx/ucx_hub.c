@@ -13,9 +13,9 @@
  *   HUB-2  Of the threads that wait, one drives: it makes progress, yields, and sleeps on the
  *          worker's descriptor. It releases the lock while it yields and sleeps. The others follow:
  *          each sleeps until its endpoint is woken.
- *   HUB-3  A thread that completes a request wakes the thread of its endpoint, or wakes the driver if
- *          the request is the driver's and the driver sleeps. A driver that has what it waited for
- *          wakes one follower, which then drives. So no thread sleeps whose request is
+ *   HUB-3  A thread that completes a request wakes the thread of its endpoint, or wakes the driver
+ *          if the request is the driver's and the driver sleeps. A driver that has what it waited
+ *          for wakes one follower, which then drives. So no thread sleeps whose request is
  *          over, and while any thread waits, one drives.
  *   HUB-4  Only the endpoint's own thread marks a request done, since it looks at requests without
  *          the lock. Other threads put what they complete on the endpoint's list.

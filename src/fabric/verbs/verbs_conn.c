@@ -6,8 +6,9 @@
  * the time-out for a first connection, a sixteenth of the lease for a lost one. Once an attempt has
  * failed, the node counts as away: requests that need it fail at once, and further attempts run
  * beside other work. So a node that is away does not hold up requests to others. If the pool was
- * opened without the node (AWAY-1), there are no such requests, and a session looks for it only once in a second
- * (pool_meet()). That one waits as for a lost one, or its attempt would be resumed too seldom to succeed.
+ * opened without the node (AWAY-1), there are no such requests, and a session looks for it only
+ * once in a second (pool_meet()). That one waits as for a lost one, or its attempt would be resumed
+ * too seldom to succeed.
  *
  *   VERBS-V1  A connection is `up` only after the hand-shake, if the node has the memory that this
  *       fabric's first connection found (the same instance), and under the identity that the

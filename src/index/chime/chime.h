@@ -1,12 +1,13 @@
 /*
  * CHIME: a B+ tree whose leaves are hopscotch hash tables. It keeps keys in order, and scans.
  *
- * After "CHIME: A Cache-Efficient and High-Performance Hybrid Index on Disaggregated Memory" (SOSP '24).
- * docs/index/chime.md says what was changed and shows the interleavings that made it necessary.
+ * After "CHIME: A Cache-Efficient and High-Performance Hybrid Index on Disaggregated Memory" (SOSP
+ * '24). docs/index/chime.md says what was changed and shows the interleavings that made it
+ * necessary.
  *
- * Sessions cache internal nodes. A key's home is a place of its leaf; the key is there or in one of the
- * next places, its neighbourhood. An insert that finds the neighbourhood full moves other entries within
- * their own neighbourhoods, or splits the leaf.
+ * Sessions cache internal nodes. A key's home is a place of its leaf; the key is there or in one of
+ * the next places, its neighbourhood. An insert that finds the neighbourhood full moves other
+ * entries within their own neighbourhoods, or splits the leaf.
  *
  *   get      READ the groups of the neighbourhood
  *   change   1. CAS of the lock; READ vacancy and groups
@@ -16,7 +17,8 @@
  * Linearization points
  *
  *   insert, delete, put of a new key           the WRITE of G
- *   update, modify, put of a known key         the later of the WRITEs of V and G; between the two nobody
+ *   update, modify, put of a known key         the later of the WRITEs of V and G; between the two
+ *   nobody
  *                                              can read the entry
  *   get, hit                                   the READ of the group's G
  *   get, miss; each pair or gap of a scan      an instant within the READ (CHIME-C5)
@@ -24,56 +26,63 @@
  *
  * Guarantees, each used by those after it
  *
- *   CHIME-C1  One writer. Every word of a living node but `lock` is written only by the holder of its lock,
- *       and `lock` changes only by CAS.
- *   CHIME-C2  Whole groups. If G fits K and V that were read with it, the group had this content at an
- *       instant of the READ: G is of a state that the group had then, and the others equal what it had.
- *   CHIME-C3  One word decides. After any prefix of a batch, with any part of the WRITE in progress, each
- *       group is whole, or fits with G := `intent`. A batch only fills empty entries, or writes single Gs,
- *       or V after `intent`, or a run of groups in which only Gs differ.
- *   CHIME-C4  A hit is true: a key in a whole group of a node with the expected name had that value at an
- *       instant of the READ. A key is in two entries only under a lock, and with one value: while it is
- *       moved, while a leaf is split (the new one is locked until the old one is clean), while two are
- *       merged (both are locked).
- *   CHIME-C5  A miss is true: all groups of the neighbourhood are whole, have one era, and fit the node's
- *       name. Within an era no key moves and the range stands, so a key that was there throughout was in one
- *       entry throughout, and that was read. The name has the separators of the node and of its sibling,
- *       and these never change. The groups of a node that dies are renamed before anything else forgets it,
- *       and those of a new one are named after the node to its left names it (CHIME-C7). The expected name
- *       has the range in which the key was looked for: each node on the way begins where the one before says
- *       (inner_from()). So it does not matter how old the session's knowledge is by which it came here.
- *   CHIME-C6  Eras. Whatever moves a key or changes the range writes all Gs with a new era. A reader that
- *       sees only the old era finds the key in its old place, one that sees only the new era in the new
- *       place, and one that sees both reads again.
- *   CHIME-C7  Split. The new node is whole before the old one names it, but its groups get its name only
- *       after that: if the client dies before, nobody takes the new node for a living one, even if an earlier
- *       node had the same name. The new node is locked and BORN until no group of the old one names a key of
- *       it. The key whose insert caused the split enters after that.
- *   CHIME-C8  Merge, to the left. The right node is MERGING before the left one changes, and MERGED only
- *       after the left one has all its entries. The left one stays locked until the right one is dead.
- *   CHIME-C9  Death. A lock names its holder, whose name never comes again, so a CAS from a dead holder's
- *       word cannot hit another hold. What a recovery does follows from what is in memory, and a recovery
- *       may die at any word itself (chime_recover.c).
- *   CHIME-C10  Memory. A node is retired only when it is dead, its left sibling and its parent do not name
- *       it, and the version of caches was changed. A dead node is never entered into a parent: its state is
- *       read behind the parent's lock. Verbs that change memory go only to addresses that the operation has
- *       read itself, or from cached nodes that are fresh (CACHE-K1, CACHE-K2, CACHE-K6). READs through older ones
- *       are judged by the name (CHIME-C5).
- *   CHIME-C11  Damage. A group that is not whole though the lock is free, or held by this client, is
- *       damaged, if another group of the node fits: then the head is as it was. What needs the group ends
- *       with FAR_CORRUPT, and nothing else does. Nobody writes it but a split, which copies it to both
- *       nodes as damaged as it was, a recovery, which leaves it so, and a repair. A walk marks all that its entries may point to, so that a
- *       sweep leaves what a repair may salvage.
- *   CHIME-C12  A repair makes a group whole again if one flipped bit explains the damage (FLIP-1). Of any
- *       other damaged group of a leaf it keeps the entries that their blocks prove: `vacancy` also says
- *       that there is one, the block is whole and of the pointer's generation, and K, fingerprint, place
- *       and range are those of its key. For an inline value the checksum is the only proof, so it is lost.
- *   CHIME-C13  If a head, or all groups, do not fit, the node is not believed in anything. An iteration or
- *       a scan goes past such a leaf, to where its parent says that it ends, and counts all its places. A
- *       repair corrects the head if one flipped bit explains it (FLIP-1): the head's checksum, the level
- *       and a group that fits the name prove it.
+ *   CHIME-C1  One writer. Every word of a living node but `lock` is written only by the holder of
+ *       its lock, and `lock` changes only by CAS.
+ *   CHIME-C2  Whole groups. If G fits K and V that were read with it, the group had this content at
+ *       an instant of the READ: G is of a state that the group had then, and the others equal what
+ *       it had.
+ *   CHIME-C3  One word decides. After any prefix of a batch, with any part of the WRITE in
+ *       progress, each group is whole, or fits with G := `intent`. A batch only fills empty
+ *       entries, or writes single Gs, or V after `intent`, or a run of groups in which only Gs
+ *       differ.
+ *   CHIME-C4  A hit is true: a key in a whole group of a node with the expected name had that value
+ *       at an instant of the READ. A key is in two entries only under a lock, and with one value:
+ *       while it is moved, while a leaf is split (the new one is locked until the old one is
+ *       clean), while two are merged (both are locked).
+ *   CHIME-C5  A miss is true: all groups of the neighbourhood are whole, have one era, and fit the
+ *       node's name. Within an era no key moves and the range stands, so a key that was there
+ *       throughout was in one entry throughout, and that was read. The name has the separators of
+ *       the node and of its sibling, and these never change. The groups of a node that dies are
+ *       renamed before anything else forgets it, and those of a new one are named after the node to
+ *       its left names it (CHIME-C7). The expected name has the range in which the key was looked
+ *       for: each node on the way begins where the one before says (inner_from()). So it does not
+ *       matter how old the session's knowledge is by which it came here.
+ *   CHIME-C6  Eras. Whatever moves a key or changes the range writes all Gs with a new era. A
+ *       reader that sees only the old era finds the key in its old place, one that sees only the
+ *       new era in the new place, and one that sees both reads again.
+ *   CHIME-C7  Split. The new node is whole before the old one names it, but its groups get its name
+ *       only after that: if the client dies before, nobody takes the new node for a living one,
+ *       even if an earlier node had the same name. The new node is locked and BORN until no group
+ *       of the old one names a key of it. The key whose insert caused the split enters after that.
+ *   CHIME-C8  Merge, to the left. The right node is MERGING before the left one changes, and MERGED
+ *       only after the left one has all its entries. The left one stays locked until the right one
+ *       is dead.
+ *   CHIME-C9  Death. A lock names its holder, whose name never comes again, so a CAS from a dead
+ *       holder's word cannot hit another hold. What a recovery does follows from what is in memory,
+ *       and a recovery may die at any word itself (chime_recover.c).
+ *   CHIME-C10  Memory. A node is retired only when it is dead, its left sibling and its parent do
+ *       not name it, and the version of caches was changed. A dead node is never entered into a
+ *       parent: its state is read behind the parent's lock. Verbs that change memory go only to
+ *       addresses that the operation has read itself, or from cached nodes that are fresh
+ *       (CACHE-K1, CACHE-K2, CACHE-K6). READs through older ones are judged by the name (CHIME-C5).
+ *   CHIME-C11  Damage. A group that is not whole though the lock is free, or held by this client,
+ *       is damaged, if another group of the node fits: then the head is as it was. What needs the
+ *       group ends with FAR_CORRUPT, and nothing else does. Nobody writes it but a split, which
+ *       copies it to both nodes as damaged as it was, a recovery, which leaves it so, and a repair.
+ *       A walk marks all that its entries may point to, so that a sweep leaves what a repair may
+ *       salvage.
+ *   CHIME-C12  A repair makes a group whole again if one flipped bit explains the damage (FLIP-1).
+ *       Of any other damaged group of a leaf it keeps the entries that their blocks prove:
+ *       `vacancy` also says that there is one, the block is whole and of the pointer's generation,
+ *       and K, fingerprint, place and range are those of its key. For an inline value the checksum
+ *       is the only proof, so it is lost.
+ *   CHIME-C13  If a head, or all groups, do not fit, the node is not believed in anything. An
+ *       iteration or a scan goes past such a leaf, to where its parent says that it ends, and
+ *       counts all its places. A repair corrects the head if one flipped bit explains it (FLIP-1):
+ *       the head's checksum, the level and a group that fits the name prove it.
  *
- * Progress: nobody waits for a lock while holding one. Every loop is bounded and ends with FAR_CONTENTION.
+ * Progress: nobody waits for a lock while holding one. Every loop is bounded and ends with
+ * FAR_CONTENTION.
  */
 #ifndef CHIME_CHIME_H
 #define CHIME_CHIME_H
@@ -128,10 +137,11 @@ static inline struct chime_view *chime_view(struct index_view *base)
     return (struct chime_view *)base;
 }
 
-/* ---- keys and separators ----------------------------------------------------------------------- */
+/* ---- keys and separators
+ * ----------------------------------------------------------------------- */
 
-/* A key, or a separator: its first 8 bytes as a number, and all its bytes. A separator without `bytes` is
- * below all keys that begin with k. */
+/* A key, or a separator: its first 8 bytes as a number, and all its bytes. A separator without
+ * `bytes` is below all keys that begin with k. */
 struct chime_bound {
     uint64_t k;
     struct slice bytes;
@@ -159,7 +169,8 @@ struct chime_key {
 };
 void chime_key_set(const struct chime_view *view, struct slice bytes, struct chime_key *key);
 
-/* ---- chime_node.c: images of nodes --------------------------------------------------------------- */
+/* ---- chime_node.c: images of nodes
+ * --------------------------------------------------------------- */
 static inline struct chime_head *chime_head(uint64_t *node)
 {
     return (struct chime_head *)node;
@@ -219,8 +230,9 @@ enum chime_fit {
 enum chime_fit chime_judge(const struct chime_view *view, uint64_t *node, struct chime_window w,
                            const struct chime_name *name);
 
-/* Entries of the neighbourhood that may be the key's, a bit each: inline, or a block of that fingerprint.
- * Only groups that are whole are looked at. *exact: the one inline entry with the key. */
+/* Entries of the neighbourhood that may be the key's, a bit each: inline, or a block of that
+ * fingerprint. Only groups that are whole are looked at. *exact: the one inline entry with the
+ * key. */
 uint64_t chime_candidates(const struct chime_view *view, uint64_t *node,
                           const struct chime_key *key, struct chime_window w,
                           const struct chime_name *name, int *exact);
@@ -252,7 +264,8 @@ bool chime_plan(const struct chime_view *view, uint64_t *node, unsigned home,
                 struct chime_plan *plan);
 int chime_damaged(const struct chime_view *view, gaddr at); /* FAR_CORRUPT */
 
-/* ---- chime_hot.c: where hot keys are ----------------------------------------------------------------- */
+/* ---- chime_hot.c: where hot keys are
+ * ----------------------------------------------------------------- */
 int chime_hot_new(uint64_t bytes, struct chime_hot **hot); /* *hot is NULL if bytes is 0 */
 void chime_hot_free(struct chime_hot *hot);
 /* The place of the key in its leaf, or -1. */
@@ -261,10 +274,11 @@ int chime_hot_find(struct chime_hot *hot, uint64_t hash);
 void chime_hot_seen(struct chime_hot *hot, uint64_t hash, unsigned place);
 void chime_hot_forget(struct chime_hot *hot, uint64_t hash);
 
-/* ---- chime_lock.c: locks, and what is written under them --------------------------------------------- */
+/* ---- chime_lock.c: locks, and what is written under them
+ * --------------------------------------------- */
 
-/* Damaged groups of a node that is held (CHIME-C11). In the image those that one flipped bit explains are
- * whole, and the others are empty. */
+/* Damaged groups of a node that is held (CHIME-C11). In the image those that one flipped bit
+ * explains are whole, and the others are empty. */
 struct chime_harm {
     unsigned groups; /* a bit each */
     unsigned beyond; /* those that no single bit explains, */
@@ -286,17 +300,18 @@ struct chime_held {
 
 /* Adds the CAS that takes the lock. What is added behind it is read under the lock. */
 unsigned chime_lock(struct op *op, gaddr at);
-/* After a flush that had chime_lock() as its verb n and ended with rc: is the lock held? If the operation failed
- * and may hold it, this releases it, or gives up the registration. */
+/* After a flush that had chime_lock() as its verb n and ended with rc: is the lock held? If the
+ * operation failed and may hold it, this releases it, or gives up the registration. */
 int chime_locked(struct op *op, gaddr at, unsigned n, int rc, bool *held);
 /* Adds the CAS that releases the lock, behind all that is in the batch. */
 void chime_unlock(struct op *op, gaddr at);
 /* Releases it in a round trip, after an operation that changes nothing. */
 int chime_release(struct op *op, gaddr at);
-/* Flushes changes and the release: the operation's status. Unknown outcomes end the registration. */
+/* Flushes changes and the release: the operation's status. Unknown outcomes end the
+ * registration. */
 int chime_finish(struct op *op);
-/* What follows at `to` takes effect after what was added for `from`. Between two memory nodes a READ shows that a WRITE is
- * visible, also on fabrics that answer it a little earlier. */
+/* What follows at `to` takes effect after what was added for `from`. Between two memory nodes a
+ * READ shows that a WRITE is visible, also on fabrics that answer it a little earlier. */
 void chime_then(struct op *op, gaddr from, gaddr to);
 
 /* What is to be written, until the flush: copies in BUF_BULK. */
@@ -328,7 +343,8 @@ struct chime_new {
 /* Adds the WRITEs of an entry at a free place, and of its G; changes the image. */
 void chime_write_entry(struct op *op, const struct chime_view *view, struct chime_staging *staging,
                        struct chime_held *h, unsigned place, const struct chime_new *x);
-/* Nothing names the dead node any more: tells all caches, and retires it with its separator (CHIME-C10). */
+/* Nothing names the dead node any more: tells all caches, and retires it with its separator
+ * (CHIME-C10). */
 int chime_retire(struct op *op, struct chime_view *view, gaddr dead, uint64_t lng);
 /* The same, when the version of caches has just been changed from `version`. */
 void chime_retired(struct op *op, struct chime_view *view, gaddr dead, uint64_t lng,
@@ -342,10 +358,11 @@ int chime_below_high(struct op *op, const struct chime_view *view, const struct 
 int chime_separator(struct op *op, const struct chime_view *view, uint64_t pointer,
                     struct slice *bytes);
 
-/* ---- chime_inner.c: internal nodes as they are cached ------------------------------------------- */
-/* An internal node as it is cached: its children in order. A child whose separator is long has the pointer to
- * that in v, and the rest in long_[], in the order of the children. The node's own upper bound comes last there,
- * if it is long. */
+/* ---- chime_inner.c: internal nodes as they are cached
+ * ------------------------------------------- */
+/* An internal node as it is cached: its children in order. A child whose separator is long has the
+ * pointer to that in v, and the rest in long_[], in the order of the children. The node's own upper
+ * bound comes last there, if it is long. */
 struct chime_child {
     uint64_t k, v;
 };
@@ -376,7 +393,8 @@ static inline size_t chime_inner_bytes(unsigned children)
 }
 /* Makes the cached form of an image that is whole: view->made. May read separators. */
 int chime_encode(struct op *op, struct chime_view *view, uint64_t *node);
-/* The children that the image of an internal node names, by place; 0: the entry is empty. Uses BUF_BLOCK_IN. */
+/* The children that the image of an internal node names, by place; 0: the entry is empty. Uses
+ * BUF_BLOCK_IN. */
 int chime_children(struct op *op, const struct chime_view *view, uint64_t *node,
                    gaddr child[CHIME_SPAN_MAX]);
 
@@ -386,38 +404,43 @@ struct chime_wait {
     bool rests; /* the operation must rest, and start over: chime_rest() */
 };
 
-/* ---- chime_recover.c ---------------------------------------------------------------------------- */
-/* The lock of the node names a client that is dead and shut out. Completes or undoes what it did, and releases the
- * lock. Somebody else may do so as well. */
+/* ---- chime_recover.c
+ * ---------------------------------------------------------------------------- */
+/* The lock of the node names a client that is dead and shut out. Completes or undoes what it did,
+ * and releases the lock. Somebody else may do so as well. */
 int chime_recover(struct op *op, struct chime_view *view, gaddr at, uint64_t owner,
                   struct chime_wait *wait);
 
-/* ---- chime_wait.c: waiting, and whole nodes ---------------------------------------------------- */
+/* ---- chime_wait.c: waiting, and whole nodes
+ * ---------------------------------------------------- */
 enum chime_verdict {
     CHIME_GOOD,  /* the image is the node at an instant */
     CHIME_GONE,  /* the node is dead, or perhaps was never born; its head was read */
     CHIME_AGAIN, /* the operation starts over */
     CHIME_OTHER  /* there is no node of this level any more: only with may_be_freed */
 };
-/* The lock was not taken: `word` is in it. Waits a little. *verdict is CHIME_GOOD: try again at once; CHIME_GONE: the
- * node is dead; CHIME_AGAIN: the operation has to rest. */
+/* The lock was not taken: `word` is in it. Waits a little. *verdict is CHIME_GOOD: try again at
+ * once; CHIME_GONE: the node is dead; CHIME_AGAIN: the operation has to rest. */
 int chime_wait(struct op *op, struct chime_view *view, gaddr at, uint64_t word,
                struct chime_wait *wait, enum chime_verdict *verdict);
-/* Called between two attempts, when the operation holds nothing: rests if it must. *attempts counts from there. */
+/* Called between two attempts, when the operation holds nothing: rests if it must. *attempts counts
+ * from there. */
 int chime_rest(struct op *op, struct chime_view *view, struct chime_wait *wait, unsigned *attempts);
-/* Reads a whole node, and waits until it is whole, for the holder of its lock if need be. The image is of
- * shape.bytes. `wait` is the operation's. */
+/* Reads a whole node, and waits until it is whole, for the holder of its lock if need be. The image
+ * is of shape.bytes. `wait` is the operation's. */
 int chime_read_node(struct op *op, struct chime_view *view, gaddr at, unsigned level,
                     bool may_be_freed, uint64_t *node, struct chime_wait *wait,
                     enum chime_verdict *verdict);
-/* chime_read_node() that goes past damage: with FAR_OK and CHIME_GOOD, all groups but *damaged are whole. */
+/* chime_read_node() that goes past damage: with FAR_OK and CHIME_GOOD, all groups but *damaged are
+ * whole. */
 int chime_read_past(struct op *op, struct chime_view *view, gaddr at, unsigned level,
                     bool may_be_freed, uint64_t *node, struct chime_wait *wait,
                     enum chime_verdict *verdict, unsigned *damaged);
-/* All of the node was read under its lock: judges it by its own head. If it is damaged, it is released, and h->at is 0. */
+/* All of the node was read under its lock: judges it by its own head. If it is damaged, it is
+ * released, and h->at is 0. */
 int chime_judge_held(struct op *op, struct chime_view *view, struct chime_held *h, unsigned level);
-/* Locks the node of that level and reads all of it; and of the node at `other` the head, unless that is 0. *verdict as
- * chime_wait(); if it is CHIME_GOOD, h->at is 0 or the node is held. */
+/* Locks the node of that level and reads all of it; and of the node at `other` the head, unless
+ * that is 0. *verdict as chime_wait(); if it is CHIME_GOOD, h->at is 0 or the node is held. */
 int chime_hold(struct op *op, struct chime_view *view, gaddr at, unsigned level, gaddr other,
                struct chime_wait *wait, struct chime_held *h, enum chime_verdict *verdict);
 /* The other node's head, behind the image of the one that is held. */
@@ -429,7 +452,8 @@ static inline struct chime_head *chime_other_head(const struct chime_shape *s,
 /* The rest of a node that is held is read. */
 int chime_read_rest(struct op *op, struct chime_view *view, struct chime_held *h);
 
-/* ---- chime_view.c: what a session knows ------------------------------------------------------------ */
+/* ---- chime_view.c: what a session knows
+ * ------------------------------------------------------------ */
 int chime_attach(struct op *op, const struct index_table *table, struct index_view **view);
 void chime_detach(struct index_view *view);
 int chime_refresh(struct op *op, struct index_view *view);
@@ -444,8 +468,8 @@ struct chime_spot {
     bool none;              /* the tree is not so high */
     bool lost;              /* the operation has to start over */
 };
-/* Finds the node of that level that has the key. With `fresh`, all that is cached and doubted on the way is read
- * again. */
+/* Finds the node of that level that has the key. With `fresh`, all that is cached and doubted on
+ * the way is read again. */
 int chime_descend(struct op *op, struct chime_view *view, const struct chime_bound *key,
                   unsigned level, bool fresh, struct chime_wait *wait, struct chime_spot *spot);
 /* Where the range of a node ends, as its parent says. */
@@ -455,8 +479,8 @@ struct chime_end {
     struct chime_bound bound;
     char bytes[FAR_KEY_MAX];
 };
-/* The same for those that go past what cannot be read. *end is that of the last node that the descent came to: if it
- * fails, of the one that it could not read. The name has no sibling. */
+/* The same for those that go past what cannot be read. *end is that of the last node that the
+ * descent came to: if it fails, of the one that it could not read. The name has no sibling. */
 int chime_descend_past(struct op *op, struct chime_view *view, const struct chime_bound *key,
                        unsigned level, struct chime_wait *wait, struct chime_spot *spot,
                        struct chime_end *end);
@@ -466,23 +490,26 @@ struct chime_path {
     bool fresh;   /* what is doubted is read again */
     bool doubted; /* something on the path is */
 };
-/* The internal node at this address, to which the path has come. It is good until the next wait. *inner is NULL: the node
- * is dead or not known well enough, and the descent starts over. */
+/* The internal node at this address, to which the path has come. It is good until the next wait.
+ * *inner is NULL: the node is dead or not known well enough, and the descent starts over. */
 int chime_inner_at(struct op *op, struct chime_view *view, gaddr at, unsigned level,
                    struct chime_path *path, struct chime_wait *wait,
                    const struct chime_inner **inner);
-/* Puts an internal node into the cache, as its holder has changed it. The stamp is from before it was locked. */
+/* Puts an internal node into the cache, as its holder has changed it. The stamp is from before it
+ * was locked. */
 void chime_remember(struct op *op, struct chime_view *view, gaddr at,
                     struct index_cache_stamp stamp, uint64_t *node);
 /* Forgets an internal node, or all that leads to the highest one if `at` is 0. */
 int chime_forget(struct op *op, struct chime_view *view, gaddr at);
-/* A dead node was met, which this parent or left sibling seemed to name: forgets what is cached of that one, and waits for
- * its holder. If the holder is dead, recovers it. 0: the root's word named it. */
+/* A dead node was met, which this parent or left sibling seemed to name: forgets what is cached of
+ * that one, and waits for its holder. If the holder is dead, recovers it. 0: the root's word named
+ * it. */
 int chime_settle(struct op *op, struct chime_view *view, gaddr parent, struct chime_wait *wait);
 
-/* ---- chime_damage.c ----------------------------------------------------------------------------- */
-/* The damaged groups of a node, a bit each, by an image of all of it. 0: there are none, or the head is
- * damaged, too. */
+/* ---- chime_damage.c
+ * ----------------------------------------------------------------------------- */
+/* The damaged groups of a node, a bit each, by an image of all of it. 0: there are none, or the
+ * head is damaged, too. */
 unsigned chime_damaged_groups(const struct chime_view *view, gaddr at, unsigned level,
                               uint64_t *node);
 /* Empties groups of an image. */
@@ -495,44 +522,55 @@ static inline unsigned chime_places_of(unsigned groups) /* how many entries they
 bool chime_undo_flip(struct chime_seal seal, unsigned group, uint64_t *words);
 /* No single bit explains the damage to the group: empties it in the image, and notes its kinds. */
 void chime_harm_beyond(struct chime_harm *harm, uint64_t *node, unsigned group);
-/* A leaf that is held was read, and is not whole. True: h->need is, and h->harm says what is not. */
+/* A leaf that is held was read, and is not whole. True: h->need is, and h->harm says what is
+ * not. */
 bool chime_take_harm(const struct chime_view *view, struct chime_held *h);
-/* Before and after groups are written: makes those that were damaged so, under their new name, and undoes it. */
+/* Before and after groups are written: makes those that were damaged so, under their new name, and
+ * undoes it. */
 void chime_harm_set(const struct chime_harm *harm, struct chime_seal seal, uint64_t *node);
 void chime_harm_undo(const struct chime_harm *harm, struct chime_seal seal, uint64_t *node);
-/* The vacancy of such a node: entries of damaged groups are in use if their group and the head said so. */
+/* The vacancy of such a node: entries of damaged groups are in use if their group and the head said
+ * so. */
 uint64_t chime_harm_vacancy(const struct chime_harm *harm, const struct chime_shape *s,
                             uint64_t *node);
 
-/* ---- chime_salvage.c ---------------------------------------------------------------------------- */
-/* Makes the damaged groups of a node whole, with what can be salvaged (CHIME-C12), and reports what became
- * of them. The bounds are those of its range; high is NULL if it has no sibling. *done: none is left. */
+/* ---- chime_salvage.c
+ * ---------------------------------------------------------------------------- */
+/* Makes the damaged groups of a node whole, with what can be salvaged (CHIME-C12), and reports what
+ * became of them. The bounds are those of its range; high is NULL if it has no sibling. *done: none
+ * is left. */
 int chime_salvage(struct op *op, struct chime_view *view, gaddr at, unsigned level,
                   const struct chime_bound *low, const struct chime_bound *high,
                   struct index_report *report, bool *done);
-/* If one flipped bit of the head explains why the node cannot be read (CHIME-C13), corrects it, under the lock. */
+/* If one flipped bit of the head explains why the node cannot be read (CHIME-C13), corrects it,
+ * under the lock. */
 int chime_mend_head(struct op *op, struct chime_view *view, gaddr at, unsigned level, bool *done);
 
-/* ---- chime_split.c ------------------------------------------------------------------------------ */
+/* ---- chime_split.c
+ * ------------------------------------------------------------------------------ */
 /* A node that its parent may not know yet. */
 struct chime_child_ref {
     gaddr at;
     uint64_t k, lng; /* its separator */
     unsigned level;
 };
-/* Splits the node, which is held, and adds x. Releases it, whatever happens. After FAR_OK *born is to be entered into the
- * parent. */
+/* Splits the node, which is held, and adds x. Releases it, whatever happens. After FAR_OK *born is
+ * to be entered into the parent. */
 int chime_split(struct op *op, struct chime_view *view, struct chime_held *h,
                 const struct chime_new *x, struct chime_child_ref *born);
-/* Enters a node into its parent, unless it is there, or dead. What cannot be done now is left to others. */
+/* Enters a node into its parent, unless it is there, or dead. What cannot be done now is left to
+ * others. */
 int chime_enter(struct op *op, struct chime_view *view, const struct chime_child_ref *born,
                 struct chime_wait *wait);
 
-/* ---- chime_merge.c ------------------------------------------------------------------------------ */
-/* A node of this level, with this key, has few entries: merges it with a neighbour if that is easy. */
+/* ---- chime_merge.c
+ * ------------------------------------------------------------------------------ */
+/* A node of this level, with this key, has few entries: merges it with a neighbour if that is
+ * easy. */
 void chime_shrink(struct op *op, struct chime_view *view, const struct chime_bound *key,
                   unsigned level);
-/* ---- chime_read.c, chime_write.c, chime_scan.c, chime_iterate.c, chime_check.c -------------------- */
+/* ---- chime_read.c, chime_write.c, chime_scan.c, chime_iterate.c, chime_check.c
+ * -------------------- */
 int chime_get(struct op *op, struct index_view *view, struct slice key, struct value_out *out);
 int chime_change(struct op *op, struct index_view *view, struct slice key, struct change *change);
 int chime_scan(struct op *op, struct index_view *view, const struct scan_range *range,

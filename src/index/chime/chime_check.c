@@ -1,26 +1,29 @@
 /*
- * Walking the whole table: to count what is in it, to mark what it reaches, and to prove on a quiet table
- * that
+ * Walking the whole table: to count what is in it, to mark what it reaches, and to prove on a quiet
+ * table that
  *
  *   CHIME-W1  every node has the head of a node of its level, and a state only while it is locked;
- *   CHIME-W2  the groups of a node are whole and have one era, which is also that of `next` (CHIME-C2);
+ *   CHIME-W2  the groups of a node are whole and have one era, which is also that of `next`
+ *             (CHIME-C2);
  *   CHIME-W3  the separators of a level ascend, and a node ends where its sibling begins;
  *   CHIME-W4  every key or separator is in its node's range, and none is there twice (CHIME-C4);
  *   CHIME-W5  every key is in the neighbourhood of its home, and has the right K and fingerprint;
  *   CHIME-W6  `vacancy` says what the groups say, if the lock is free;
- *   CHIME-W7  every child of an internal node is a node of the level below that has the entry's separator,
- *       and one child has the separator of the internal node itself. A child is dead only while the node is
- *       locked (CHIME-C8);
+ *   CHIME-W7  every child of an internal node is a node of the level below that has the entry's
+ *       separator, and one child has the separator of the internal node itself. A child is dead
+ *       only while the node is locked (CHIME-C8);
  *   CHIME-W8  locks are held only by clients that are alive (CHIME-C9);
  *   CHIME-W9  every block of an entry or a separator is whole.
  *
- * A walk visits the nodes of each level from left to right. Their ranges tile the whole key space, so an
- * entry that is in the tree throughout is visited. If a node dies before the walk has come to it, its
- * entries are in a node to its left. Then the walk descends again, by the bound that it has covered.
+ * A walk visits the nodes of each level from left to right. Their ranges tile the whole key space,
+ * so an entry that is in the tree throughout is visited. If a node dies before the walk has come to
+ * it, its entries are in a node to its left. Then the walk descends again, by the bound that it has
+ * covered.
  *
- * Levels are walked from the leaves up, so that a dead node that its parent still names is marked. If the
- * node was alive when its level was walked, it was marked there. If it was dead by then, the parent had
- * named it before, and still does when it is read later, or never will again (CHIME-C8, CHIME-C10).
+ * Levels are walked from the leaves up, so that a dead node that its parent still names is marked.
+ * If the node was alive when its level was walked, it was marked there. If it was dead by then, the
+ * parent had named it before, and still does when it is read later, or never will again (CHIME-C8,
+ * CHIME-C10).
  */
 #include "index/chime/chime.h"
 #include "index/walk.h"
@@ -71,7 +74,8 @@ static gaddr sibling(struct walk *w)
     return chime_next_at(chime_head(w->node)->next);
 }
 
-/* ---- separators and entries ---------------------------------------------------------------------- */
+/* ---- separators and entries
+ * ---------------------------------------------------------------------- */
 
 static void copy_edge(struct edge *to, const struct edge *from)
 {
@@ -98,7 +102,8 @@ static int read_edge(struct walk *w, uint64_t k, uint64_t lng, struct edge *edge
     return FAR_OK;
 }
 
-/* An entry, with the key or separator that it stands for. The bytes are good until the next read. */
+/* An entry, with the key or separator that it stands for. The bytes are good until the next
+ * read. */
 struct item {
     unsigned kind;
     bool whole; /* it could be read */
@@ -143,7 +148,8 @@ static int read_item(struct walk *w, unsigned place, struct item *i)
     return rc;
 }
 
-/* ---- counting and marking ------------------------------------------------------------------------ */
+/* ---- counting and marking
+ * ------------------------------------------------------------------------ */
 
 static int mark_child(struct walk *w, unsigned place)
 {
@@ -157,8 +163,8 @@ static int mark_child(struct walk *w, unsigned place)
     return FAR_OK;
 }
 
-/* `fresh`: no part of the node's range was visited before. What was visited is marked again, but not counted
- * again. */
+/* `fresh`: no part of the node's range was visited before. What was visited is marked again, but
+ * not counted again. */
 static int count_entry(struct walk *w, unsigned place, bool fresh)
 {
     struct item i;
@@ -174,8 +180,8 @@ static int count_entry(struct walk *w, unsigned place, bool fresh)
     return FAR_OK;
 }
 
-/* CHIME-C11: what the group says of its entries may be wrong, so each counts as one with a pointer. That of
- * an internal node may also be the address of a child. */
+/* CHIME-C11: what the group says of its entries may be wrong, so each counts as one with a pointer.
+ * That of an internal node may also be the address of a child. */
 static int count_damaged(struct walk *w, unsigned group, bool fresh)
 {
     if (w->level == 0 && fresh)
@@ -224,7 +230,8 @@ static int count_node(struct walk *w)
     return rc;
 }
 
-/* ---- one look at a node -------------------------------------------------------------------------- */
+/* ---- one look at a node
+ * -------------------------------------------------------------------------- */
 
 /* An entry's key belongs to the finding: values may be alike. */
 static struct index_finding *found(struct walk *w, enum fault fault, unsigned place, uint64_t word)
@@ -331,7 +338,8 @@ static int check_node(struct walk *w)
     return check_entries(w);
 }
 
-/* ---- reports and repairs ------------------------------------------------------------------------- */
+/* ---- reports and repairs
+ * ------------------------------------------------------------------------- */
 
 /* Writes the vacancy under the lock. */
 static int repair_vacancy(struct walk *w, bool *done)
@@ -384,8 +392,8 @@ static int remove_entry(struct walk *w, const struct index_finding *f, bool *don
     return rc;
 }
 
-/* An entry without a whole block. That of an internal node stays, if no single bit explains it: it leads to a
- * child. */
+/* An entry without a whole block. That of an internal node stays, if no single bit explains it: it
+ * leads to a child. */
 static int repair_block(struct walk *w, const struct index_finding *f)
 {
     bool mended = false, removed = false;
@@ -436,7 +444,8 @@ static int report_findings(struct walk *w)
     return rc;
 }
 
-/* ---- locks of dead clients ----------------------------------------------------------------------- */
+/* ---- locks of dead clients
+ * ----------------------------------------------------------------------- */
 
 static int recover(struct walk *w, uint64_t owner)
 {
@@ -482,7 +491,8 @@ static int check_lock(struct walk *w)
     return w->report->repair ? recover(w, owner) : FAR_OK;
 }
 
-/* ---- visiting a node ----------------------------------------------------------------------------- */
+/* ---- visiting a node
+ * ----------------------------------------------------------------------------- */
 
 static int read_node(struct walk *w, enum chime_verdict *verdict)
 {
@@ -532,7 +542,8 @@ static bool in_order(struct walk *w)
     return ascends && joins;
 }
 
-/* CHIME-W2: groups are damaged. What else there is to say of the node is said when they are whole. */
+/* CHIME-W2: groups are damaged. What else there is to say of the node is said when they are
+ * whole. */
 static int mend(struct walk *w, enum chime_verdict *verdict)
 {
     bool done = false;
@@ -564,7 +575,8 @@ static int visit(struct walk *w, enum chime_verdict *verdict)
     return FAR_OK;
 }
 
-/* ---- the walk ------------------------------------------------------------------------------------ */
+/* ---- the walk
+ * ------------------------------------------------------------------------------------ */
 
 static void go_right(struct walk *w)
 {
@@ -576,7 +588,8 @@ static void go_right(struct walk *w)
     w->edge = head->high;
 }
 
-/* CHIME-W9: one flipped bit of a separator's block is corrected. *mended: the node may be visited again. */
+/* CHIME-W9: one flipped bit of a separator's block is corrected. *mended: the node may be visited
+ * again. */
 static int mend_separator(struct walk *w, bool *mended)
 {
     const struct chime_head *head = chime_head(w->node);
@@ -646,8 +659,8 @@ static int find(struct walk *w)
     return FAR_CONTENTION;
 }
 
-/* `gone`: the walk has come to a dead node. Whatever named it is settled first, or the descent may lead to
- * it again. */
+/* `gone`: the walk has come to a dead node. Whatever named it is settled first, or the descent may
+ * lead to it again. */
 static int find_again(struct walk *w, bool gone)
 {
     int rc = gone ? chime_settle(w->op, w->view, w->from, &w->wait) : FAR_OK;
@@ -660,7 +673,8 @@ static int find_again(struct walk *w, bool gone)
     return FAR_OK;
 }
 
-/* The node was visited. An operation waits for others only so long; that begins again with each node. */
+/* The node was visited. An operation waits for others only so long; that begins again with each
+ * node. */
 static void advance(struct walk *w)
 {
     if (sibling(w) != 0 && !chime_reaches(&w->done.bound, &w->high.bound)) {
@@ -762,8 +776,8 @@ int chime_mark(struct op *op, struct index_view *base, struct marker *marker)
     free(run(op, base, NULL, marker, &rc));
     if (rc != FAR_OK || !marker->sweeps)
         return rc;
-    /* The client that took a dead node out of its parent may have failed or died before it changed the
-     * version (CHIME-C10). */
+    /* The client that took a dead node out of its parent may have failed or died before it changed
+     * the version (CHIME-C10). */
     index_bump_version(op, base);
     return batch_flush(&op->batch);
 }

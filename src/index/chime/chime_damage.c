@@ -1,5 +1,5 @@
-/* Images of nodes with damaged groups: telling them from the others, and keeping them as they are. Nothing
- * here waits. */
+/* Images of nodes with damaged groups: telling them from the others, and keeping them as they are.
+ * Nothing here waits. */
 #include "index/chime/chime.h"
 
 #define CHECKSUM_BIT (1ull << CHIME_SUM_AT)
@@ -30,7 +30,8 @@ void chime_empty_groups(uint64_t *node, unsigned groups)
         *chime_group(node, (unsigned)__builtin_ctz(groups)) &= ~0xffull;
 }
 
-/* ---- one flipped bit --------------------------------------------------------------------------- */
+/* ---- one flipped bit
+ * --------------------------------------------------------------------------- */
 
 struct place {
     struct chime_seal seal;
@@ -52,7 +53,8 @@ bool chime_undo_flip(struct chime_seal seal, unsigned group, uint64_t *words)
     return bit != INDEX_NO_BIT;
 }
 
-/* ---- in a leaf that is held -------------------------------------------------------------------- */
+/* ---- in a leaf that is held
+ * -------------------------------------------------------------------- */
 
 void chime_harm_beyond(struct chime_harm *harm, uint64_t *node, unsigned g)
 {
@@ -81,8 +83,8 @@ bool chime_take_harm(const struct chime_view *view, struct chime_held *h)
     return harm->groups != 0;
 }
 
-/* A group that one flipped bit explained gets a checksum with one wrong bit: a repair finds it, as it would
- * have before. Any other gets one that no single bit makes right. */
+/* A group that one flipped bit explained gets a checksum with one wrong bit: a repair finds it, as
+ * it would have before. Any other gets one that no single bit makes right. */
 void chime_harm_set(const struct chime_harm *harm, struct chime_seal seal, uint64_t *node)
 {
     for (unsigned left = harm->groups; left; left &= left - 1) {

@@ -1,8 +1,10 @@
 /*
- * Where hot keys are in their leaves, so that a get reads one group only (the paper's speculative reads).
+ * Where hot keys are in their leaves, so that a get reads one group only (the paper's speculative
+ * reads).
  *
- * A bounded table of sets. A key is known by a part of its hash. In a set the key that was used least gives way, and
- * counts are halved when one is at its limit, so that keys which were hot once do not stay for ever.
+ * A bounded table of sets. A key is known by a part of its hash. In a set the key that was used
+ * least gives way, and counts are halved when one is at its limit, so that keys which were hot once
+ * do not stay for ever.
  */
 #include "index/chime/chime.h"
 

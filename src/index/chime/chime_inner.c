@@ -1,9 +1,11 @@
-/* Internal nodes as sessions cache them: the children in order, and the bytes of long separators. */
+/* Internal nodes as sessions cache them: the children in order, and the bytes of long
+ * separators. */
 #include "index/chime/chime.h"
 
 #include <stdlib.h>
 
-/* ---- looking into one ---------------------------------------------------------------------------------- */
+/* ---- looking into one
+ * ---------------------------------------------------------------------------------- */
 
 static const struct chime_long *longs_of(const struct chime_inner *n)
 {
@@ -65,7 +67,8 @@ unsigned chime_route(const struct chime_inner *n, const struct chime_bound *key)
     return low;
 }
 
-/* ---- making one ---------------------------------------------------------------------------------------- */
+/* ---- making one
+ * ---------------------------------------------------------------------------------------- */
 
 /* A child while its node is being put in order. */
 struct sorting {
@@ -85,8 +88,8 @@ static int by_bound(const void *a, const void *b)
     return index_key_compare(x->bytes, y->bytes);
 }
 
-/* Takes the children out of the image; those with long separators only if `blocks` has their blocks, in the order of
- * their places. Returns how many there are. */
+/* Takes the children out of the image; those with long separators only if `blocks` has their
+ * blocks, in the order of their places. Returns how many there are. */
 static unsigned take_children(const struct chime_shape *s, uint64_t *node,
                               const struct index_blocks *blocks, struct sorting *list)
 {

@@ -31,8 +31,8 @@ bool chime_items_by_key(const struct chime_item *a, const struct chime_item *b);
 /* Sorts a few items in place. */
 void chime_items_sort(struct chime_item *items, unsigned count, chime_item_before *before);
 
-/* Key and value. The item is inline, or its block was read. They are good until the item moves. What is
- * damaged has no value, and perhaps another key. */
+/* Key and value. The item is inline, or its block was read. They are good until the item moves.
+ * What is damaged has no value, and perhaps another key. */
 struct slice chime_item_key(const struct chime_item *item);
 struct slice chime_item_value(const struct chime_item *item);
 
@@ -44,8 +44,8 @@ static inline uint32_t chime_item_read_bytes(const struct op *op, const struct c
                               key_only ? index_block_key_bytes(item->v)
                                        : size_class_bytes(pointer_class(item->v)));
 }
-/* Reads the blocks; the place of each is the number of its item. Says which items are damaged. The leaf was
- * read by this operation, and was alive, so its entries were in use (ITERATE-1). */
+/* Reads the blocks; the place of each is the number of its item. Says which items are damaged. The
+ * leaf was read by this operation, and was alive, so its entries were in use (ITERATE-1). */
 int chime_items_read(struct op *op, struct chime_item *items, struct index_blocks *blocks);
 
 #endif

@@ -15,8 +15,8 @@
  * the left neighbour are returned twice. If `same` is not 0, its range cannot be checked, and the
  * iteration begins again.
  *
- * A leaf that is on a node that is passed (FAR_PASS_AWAY), or whose head is damaged (CHIME-C13), is left
- * out: its parent says where it ends. So is all below an internal node on such a node.
+ * A leaf that is on a node that is passed (FAR_PASS_AWAY), or whose head is damaged (CHIME-C13), is
+ * left out: its parent says where it ends. So is all below an internal node on such a node.
  */
 #include "index/chime/chime_items.h"
 #include "index/iterate.h"
@@ -152,8 +152,8 @@ static void drop_damaged(struct walk *w)
     w->items = kept;
 }
 
-/* Sorts the items by their turns. *first: the first whose turn has not been. False: those that were to be
- * returned before are not the same. */
+/* Sorts the items by their turns. *first: the first whose turn has not been. False: those that were
+ * to be returned before are not the same. */
 static bool take_turns(const struct chime_view *view, struct walk *w, unsigned *next)
 {
     unsigned first = 0;
@@ -182,7 +182,8 @@ static size_t bytes_of(const struct chime_item *item, const struct entries_out *
     return none.needed;
 }
 
-/* The end of the items that there is room for. *needed: bytes of the first one that does not fit. */
+/* The end of the items that there is room for. *needed: bytes of the first one that does not
+ * fit. */
 static unsigned fitting(const struct walk *w, const struct entries_out *out, unsigned first,
                         size_t *needed)
 {
@@ -389,7 +390,8 @@ static int rest(struct op *op, struct chime_view *view, struct walk *w, unsigned
     return chime_rest(op, view, &w->wait, attempts);
 }
 
-/* ---- leaves that cannot be read ---------------------------------------------------------------- */
+/* ---- leaves that cannot be read
+ * ---------------------------------------------------------------- */
 /* Some of these are functions of their own, so that other ways need less stack. */
 
 /* Is child i the leaf that the cursor is of, at its beginning? */
@@ -401,7 +403,8 @@ static bool is_cursors(const struct chime_view *view, const struct walk *w,
     return chime_child_at(n, i) == w->at && w->t == 0 && check_of(view, range) == w->check;
 }
 
-/* Finds the leaf of the cursor by its address, in a parent. *found is false, or an error: it was not found. */
+/* Finds the leaf of the cursor by its address, in a parent. *found is false, or an error: it was
+ * not found. */
 static __attribute__((noinline)) int find_by_address(struct op *op, struct chime_view *view,
                                                      struct walk *w, bool *found)
 {
@@ -445,7 +448,8 @@ static int find_beginning(struct op *op, struct chime_view *view, struct walk *w
     return rc;
 }
 
-/* The leaf, or a node on the way to it, could not be read: goes on behind that. *passed: it does. */
+/* The leaf, or a node on the way to it, could not be read: goes on behind that. *passed: it
+ * does. */
 static __attribute__((noinline)) int pass(struct op *op, struct chime_view *view, struct walk *w,
                                           struct entries_out *out, int why, bool *passed)
 {

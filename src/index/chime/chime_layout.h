@@ -4,7 +4,8 @@
  *   node    head (16 words) | group 0 | group 1 | ...
  *   group   G | K0 V0 | K1 V1 | K2 V2 | K3 V3
  *
- * Leaves and internal nodes have the same form. Entry p is in group p / 4. A node has `span` entries.
+ * Leaves and internal nodes have the same form. Entry p is in group p / 4. A node has `span`
+ * entries.
  */
 #ifndef CHIME_CHIME_LAYOUT_H
 #define CHIME_CHIME_LAYOUT_H
@@ -125,9 +126,10 @@ static inline bool chime_state_good(uint64_t state, gaddr node, uint64_t seed)
 /* ---- groups ---------------------------------------------------------------------------------- */
 
 /* A group's word G: bits 0..7 the kinds of its entries, 8..23 the era, 24..31 the tag, 32..63 the
- * checksum. Both depend on the node's name (struct chime_name); the checksum also covers the group's
- * number, kinds and era, and K and V of the entries that are not empty. If the tag is wrong, the node is
- * not what the reader thinks; if only the checksum is, the group is being written. */
+ * checksum. Both depend on the node's name (struct chime_name); the checksum also covers the
+ * group's number, kinds and era, and K and V of the entries that are not empty. If the tag is
+ * wrong, the node is not what the reader thinks; if only the checksum is, the group is being
+ * written. */
 enum chime_kind {
     CHIME_EMPTY,
     CHIME_INLINE, /* leaf: K and V are key and value, 8 bytes each. Internal: V is the child's address */
@@ -159,8 +161,8 @@ static inline uint64_t chime_with_era(uint64_t g, unsigned era)
 _Static_assert(POINTER_OWN_AT(6) <= 52, "a pointer fits below the fingerprint");
 _Static_assert(1u << CHIME_HOME_BITS == CHIME_SPAN_MAX, "a home fits");
 
-/* What the groups of a node are bound to: where it is, and its range. A node that dies gets another name
- * first, so a group that fits was part of a living node with this range (CHIME-C5). */
+/* What the groups of a node are bound to: where it is, and its range. A node that dies gets another
+ * name first, so a group that fits was part of a living node with this range (CHIME-C5). */
 struct chime_name {
     gaddr at;
     struct chime_edge low;

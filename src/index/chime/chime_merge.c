@@ -1,7 +1,8 @@
 /*
- * Merges: the entries of a node go to its left neighbour, if both are children of one parent and together at most half full.
- * Internal nodes are merged like leaves. All three are locked, so the parent never names a dead node unless its holder has
- * died, and the recovery of the parent mends that. Nobody needs a merge, so it is given up at the first obstacle.
+ * Merges: the entries of a node go to its left neighbour, if both are children of one parent and
+ * together at most half full. Internal nodes are merged like leaves. All three are locked, so the
+ * parent never names a dead node unless its holder has died, and the recovery of the parent mends
+ * that. Nobody needs a merge, so it is given up at the first obstacle.
  */
 #include "index/chime/chime.h"
 
@@ -79,7 +80,8 @@ static unsigned named_at(const struct chime_shape *s, const struct merge *m, uns
     return place;
 }
 
-/* Finds places in the left node for all entries of the right one, and fills them in the image. False: they do not fit. */
+/* Finds places in the left node for all entries of the right one, and fills them in the image.
+ * False: they do not fit. */
 static bool take_over(const struct chime_view *view, struct merge *m)
 {
     const struct chime_shape *s = &view->shape;
@@ -101,7 +103,8 @@ static bool take_over(const struct chime_view *view, struct merge *m)
     return true;
 }
 
-/* The entries go to the left node, and no group names them yet. Then all groups get their new words. */
+/* The entries go to the left node, and no group names them yet. Then all groups get their new
+ * words. */
 static struct chime_name write_left(struct op *op, struct chime_view *view, struct merge *m,
                                     struct chime_staging *staging, unsigned era)
 {
@@ -148,8 +151,8 @@ static void write_parent(struct op *op, struct chime_view *view, struct merge *m
                        chime_vacancy(&view->shape, p->node));
 }
 
-/* All that is written, in this order (CHIME-C8). The version of caches changes when nothing names the right node any
- * more. */
+/* All that is written, in this order (CHIME-C8). The version of caches changes when nothing names
+ * the right node any more. */
 static int write_merge(struct op *op, struct chime_view *view, struct merge *m)
 {
     gaddr left = m->at[LEFT], right = m->at[RIGHT];
@@ -215,8 +218,8 @@ static int merge_held(struct op *op, struct chime_view *view, struct merge *m, u
     return rc;
 }
 
-/* The neighbours to be merged; one of them has the key. at[PARENT] is 0 if there are none. *few: because the parent has
- * only one child. */
+/* The neighbours to be merged; one of them has the key. at[PARENT] is 0 if there are none. *few:
+ * because the parent has only one child. */
 static int find_pair(struct op *op, struct chime_view *view, const struct chime_bound *key,
                      unsigned level, struct merge *m, bool *few)
 {

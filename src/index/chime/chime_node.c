@@ -1,10 +1,12 @@
-/* Images of nodes: names, checksums, where keys may be, and how an entry gets a place. Nothing here waits. */
+/* Images of nodes: names, checksums, where keys may be, and how an entry gets a place. Nothing here
+ * waits. */
 #include "index/chime/chime.h"
 
 #define NAME_SALT 0x6368696d656e616dull
 #define HEAD_SALT 0x6368696d65686561ull
 
-/* ---- keys -------------------------------------------------------------------------------------- */
+/* ---- keys
+ * -------------------------------------------------------------------------------------- */
 
 uint64_t chime_prefix(struct slice key)
 {
@@ -41,7 +43,8 @@ unsigned chime_entry_home(const struct chime_view *view, uint64_t *node, unsigne
     return fingerprint_of(view, hash_key(&key, 8, view->seed)) & (view->shape.span - 1);
 }
 
-/* ---- names and checksums ------------------------------------------------------------------------- */
+/* ---- names and checksums
+ * ------------------------------------------------------------------------- */
 
 struct chime_seal chime_name_seal(const struct chime_view *view, const struct chime_name *name)
 {
@@ -107,7 +110,8 @@ void chime_renew(const struct chime_view *view, uint64_t *node, const struct chi
     }
 }
 
-/* ---- windows ----------------------------------------------------------------------------------- */
+/* ---- windows
+ * ----------------------------------------------------------------------------------- */
 
 struct chime_window chime_window(const struct chime_shape *s, unsigned home)
 {
@@ -149,7 +153,8 @@ enum chime_fit chime_judge(const struct chime_view *view, uint64_t *node, struct
     return fit;
 }
 
-/* ---- keys in a leaf ------------------------------------------------------------------------------ */
+/* ---- keys in a leaf
+ * ------------------------------------------------------------------------------ */
 
 uint64_t chime_candidates(const struct chime_view *view, uint64_t *node,
                           const struct chime_key *key, struct chime_window w,
@@ -186,7 +191,8 @@ uint64_t chime_vacancy(const struct chime_shape *s, uint64_t *node)
     return vacancy;
 }
 
-/* ---- places ------------------------------------------------------------------------------------- */
+/* ---- places
+ * ------------------------------------------------------------------------------------- */
 
 unsigned chime_free_place(const struct chime_shape *s, uint64_t vacancy, unsigned home)
 {
@@ -198,7 +204,8 @@ unsigned chime_free_place(const struct chime_shape *s, uint64_t vacancy, unsigne
     return s->span;
 }
 
-/* A search for a free place, by the fewest moves: an entry may go to any place of its own neighbourhood. */
+/* A search for a free place, by the fewest moves: an entry may go to any place of its own
+ * neighbourhood. */
 struct search {
     uint64_t seen;
     uint8_t queue[CHIME_SPAN_MAX];

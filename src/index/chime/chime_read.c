@@ -1,14 +1,16 @@
 /*
- * get: the groups of the key's neighbourhood, in one round trip. What does not fit is looked at more closely: first the
- * parent is read again, then the whole leaf with its head.
+ * get: the groups of the key's neighbourhood, in one round trip. What does not fit is looked at
+ * more closely: first the parent is read again, then the whole leaf with its head.
  */
 #include "index/chime/chime.h"
 
 #define TORN_LOOKS 8u /* looks that find something being written, before the lock is looked at */
 
-/* ---- whole nodes ----------------------------------------------------------------------------------- */
+/* ---- whole nodes
+ * ----------------------------------------------------------------------------------- */
 
-/* ---- get ---------------------------------------------------------------------------------------- */
+/* ---- get
+ * ---------------------------------------------------------------------------------------- */
 
 struct look {
     struct chime_key key;
@@ -109,8 +111,8 @@ static int look_near(struct op *op, struct chime_view *view, struct look *l, str
     return rc;
 }
 
-/* Reads the leaf with its head, and those to the right of it, until one has the key's range. *again: one is dead, or the
- * operation has rested. */
+/* Reads the leaf with its head, and those to the right of it, until one has the key's range.
+ * *again: one is dead, or the operation has rested. */
 static int look_around(struct op *op, struct chime_view *view, struct look *l,
                        struct value_out *out, bool *again)
 {

@@ -1,16 +1,18 @@
 /*
- * Recovery of a node whose lock names a dead client. What that client was doing follows from what is in memory:
+ * Recovery of a node whose lock names a dead client. What that client was doing follows from what
+ * is in memory:
  *
  *   the state of X names another node M    X was being split off M, or merged into M: M comes first
- *   M's sibling S is BORN of M             M was split. Entries at or above S's separator go; S gets its name
- *   S is MERGING with M                    the merge is undone. The same entries go
+ *   M's sibling S is BORN of M             M was split. Entries at or above S's separator go; S
+ *   gets its name S is MERGING with M                    the merge is undone. The same entries go
  *   S was MERGED into M                    the merge is completed. M ends where S ended
  *   two entries are the same               one was being moved. One of them goes
  *   a group is not whole                   an update was writing it. `intent` is its G
  *   M has a child that is dead             a merge was to remove it. It goes
  *   a group of a leaf fits nothing         it is damaged, and stays as damaged as it is (CHIME-C11)
  *
- * Then all groups of M get a new era. A client that recovers may die as well; the next one finds one of these cases.
+ * Then all groups of M get a new era. A client that recovers may die as well; the next one finds
+ * one of these cases.
  */
 #include "index/chime/chime.h"
 
@@ -51,7 +53,8 @@ static int read_image(struct repair *r, gaddr at, uint64_t *node)
                : chime_damaged(r->view, at);
 }
 
-/* ---- the lock of M ------------------------------------------------------------------------------------ */
+/* ---- the lock of M
+ * ------------------------------------------------------------------------------------ */
 
 /* Takes M's lock from the word that it has. */
 static int take(struct repair *r, uint64_t word, bool *held)
@@ -63,10 +66,10 @@ static int take(struct repair *r, uint64_t word, bool *held)
 
 /* X's state names M, which somebody else may hold. *held: it is this client's now.
  *
- * X need not be read again behind that. If M was the dead client's, nobody has changed X, because that takes M's lock. If
- * M was free, then M is whole, and others may have completed X meanwhile. Then X is used only if it was MERGED, and it is
- * dead by now. Its groups get the name again that they have. Its memory is not used again as long as this operation is in
- * flight. */
+ * X need not be read again behind that. If M was the dead client's, nobody has changed X, because
+ * that takes M's lock. If M was free, then M is whole, and others may have completed X meanwhile.
+ * Then X is used only if it was MERGED, and it is dead by now. Its groups get the name again that
+ * they have. Its memory is not used again as long as this operation is in flight. */
 static int take_partner(struct repair *r, bool *held)
 {
     bool alive = false;
@@ -88,7 +91,8 @@ static int take_partner(struct repair *r, bool *held)
     return take(r, lock, held);
 }
 
-/* ---- what M becomes ------------------------------------------------------------------------------------- */
+/* ---- what M becomes
+ * ------------------------------------------------------------------------------------- */
 
 /* Reads M's sibling, and sets the name that M will have, and the one that it may have had. */
 static int look_at_sibling(struct repair *r, struct chime_name *other, bool *has_other)
@@ -132,7 +136,8 @@ static int take_harm(struct repair *r, struct chime_seal seal, struct chime_seal
     return FAR_OK;
 }
 
-/* Makes all groups of the image such that their kinds can be believed. *moved: some have the other name. */
+/* Makes all groups of the image such that their kinds can be believed. *moved: some have the other
+ * name. */
 static int judge_groups(struct repair *r, const struct chime_name *other, bool has_other)
 {
     struct chime_seal seal = chime_name_seal(r->view, &r->name), old = seal;
@@ -214,8 +219,9 @@ static void drop_copies(struct repair *r)
                 drop_entry(r, q);
 }
 
-/* M is an internal node, and its holder is dead. Children die only while their parent is locked, so those that are dead now
- * are what the holder, or one before it, was about to remove. A merge of children that was decided is completed first. */
+/* M is an internal node, and its holder is dead. Children die only while their parent is locked, so
+ * those that are dead now are what the holder, or one before it, was about to remove. A merge of
+ * children that was decided is completed first. */
 static int look_at_children(struct repair *r, gaddr at, uint64_t *node)
 {
     struct op *op = r->op;
@@ -262,7 +268,8 @@ static int retire_gone(struct repair *r, int rc)
     return rc;
 }
 
-/* ---- writing ------------------------------------------------------------------------------------------- */
+/* ---- writing
+ * ------------------------------------------------------------------------------------------- */
 
 /* A node that was merged dies: its groups get the name of a dead one. */
 static void write_dead(struct repair *r, struct chime_staging *staging, gaddr at, uint64_t *node)
@@ -287,7 +294,8 @@ static void write_dead_lock(struct repair *r, gaddr at, uint64_t *node)
         op_cas(r->op, at, offsetof(struct chime_head, lock), lock, CHIME_DEAD);
 }
 
-/* M names the node that was split off it: the groups of that one get its name, unless they have it (CHIME-C7). */
+/* M names the node that was split off it: the groups of that one get its name, unless they have it
+ * (CHIME-C7). */
 static void write_name(struct repair *r, struct chime_staging *staging)
 {
     const struct chime_head *head = chime_head(r->si);
@@ -319,8 +327,8 @@ static void write_alone(struct repair *r, struct chime_staging *staging, gaddr a
     op_cas(r->op, at, offsetof(struct chime_head, lock), head->lock, 0);
 }
 
-/* Writes M, and completes its sibling and X. The order is that of the guarantees: a sibling that dies is dead before M
- * forgets it. */
+/* Writes M, and completes its sibling and X. The order is that of the guarantees: a sibling that
+ * dies is dead before M forgets it. */
 static int write_all(struct repair *r)
 {
     const struct chime_shape *s = &r->view->shape;
@@ -355,8 +363,8 @@ static int write_all(struct repair *r)
     return chime_finish(r->op);
 }
 
-/* M is held, and cannot be repaired. If it is damaged, it is released, and others find that, too. Otherwise it stays for
- * another recovery, because this client gives up its name. */
+/* M is held, and cannot be repaired. If it is damaged, it is released, and others find that, too.
+ * Otherwise it stays for another recovery, because this client gives up its name. */
 static int give_up(struct repair *r, int rc)
 {
     if (rc == FAR_CORRUPT)

@@ -1,8 +1,8 @@
 /*
  * Repairing damaged groups (CHIME-C12).
  *
- * The node is locked meanwhile. If this client dies in the middle, a group is as damaged as before, or torn, or
- * whole. The next repair goes on with that: an entry that proved itself still does.
+ * The node is locked meanwhile. If this client dies in the middle, a group is as damaged as before,
+ * or torn, or whole. The next repair goes on with that: an entry that proved itself still does.
  */
 #include "index/chime/chime.h"
 #include "index/walk.h"
@@ -53,7 +53,8 @@ static bool is_kept(const struct chime_held *h, unsigned group, unsigned i, uint
     return false;
 }
 
-/* Keeps what proves itself. The group is not whole yet, so chime_candidates() does not look at it. */
+/* Keeps what proves itself. The group is not whole yet, so chime_candidates() does not look at
+ * it. */
 static int keep_entries(struct salvage *v, unsigned group)
 {
     uint64_t *words = chime_group(v->held.node, group), g = words[0];
@@ -122,7 +123,8 @@ static int salvage_groups(struct salvage *v, unsigned damaged, unsigned *salvage
     return rc == FAR_OK ? finished : rc;
 }
 
-/* ---- heads ------------------------------------------------------------------------------------- */
+/* ---- heads
+ * ------------------------------------------------------------------------------------- */
 
 struct head_of {
     const struct chime_view *view;
@@ -175,7 +177,8 @@ int chime_mend_head(struct op *op, struct chime_view *view, gaddr at, unsigned l
     return rc;
 }
 
-/* ---- groups ------------------------------------------------------------------------------------ */
+/* ---- groups
+ * ------------------------------------------------------------------------------------ */
 
 int chime_salvage(struct op *op, struct chime_view *view, gaddr at, unsigned level,
                   const struct chime_bound *low, const struct chime_bound *high,

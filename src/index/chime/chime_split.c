@@ -1,6 +1,7 @@
 /*
- * Splits of nodes, and how parents learn of them. The upper half of the entries goes to a new node, in the same places. It
- * is in the tree as soon as its left sibling names it. The parent's entry is a shortcut. A client that misses it adds it.
+ * Splits of nodes, and how parents learn of them. The upper half of the entries goes to a new node,
+ * in the same places. It is in the tree as soon as its left sibling names it. The parent's entry is
+ * a shortcut. A client that misses it adds it.
  */
 #include "index/chime/chime.h"
 
@@ -9,7 +10,8 @@
 #define ENTER_ATTEMPTS 64u
 #define VACANCY_AT     offsetof(struct chime_head, vacancy)
 
-/* ---- the order of the entries -------------------------------------------------------------------------- */
+/* ---- the order of the entries
+ * -------------------------------------------------------------------------- */
 
 /* An entry of the node that is split. */
 struct item {
@@ -96,7 +98,8 @@ static int sort_items(struct op *op, const struct chime_view *view, uint64_t *no
     return rc;
 }
 
-/* ---- where to cut ------------------------------------------------------------------------------------- */
+/* ---- where to cut
+ * ------------------------------------------------------------------------------------- */
 
 /* The lowest separator that tells a from b in a leaf; in an internal node it is b's. */
 static struct chime_bound between(struct chime_bound a, struct chime_bound b, bool leaf)
@@ -145,7 +148,8 @@ static unsigned place_of(const struct chime_shape *s, const struct cut *c,
     return leaf ? chime_free_place(s, vacancy, x->home) : (unsigned)__builtin_ctzll(vacancy);
 }
 
-/* The middle of the entries in the neighbourhood of x: then x gets the place of one of the other half. */
+/* The middle of the entries in the neighbourhood of x: then x gets the place of one of the other
+ * half. */
 static unsigned middle_of_hood(const struct chime_shape *s, const struct cut *c,
                                const struct chime_new *x)
 {
@@ -177,7 +181,8 @@ static int choose_cut(struct op *op, const struct chime_view *view, const struct
     return FAR_OK;
 }
 
-/* ---- splitting ----------------------------------------------------------------------------------------- */
+/* ---- splitting
+ * ----------------------------------------------------------------------------------------- */
 
 /* A split under way. */
 struct split {
@@ -208,8 +213,9 @@ static int prepare(struct op *op, const struct chime_view *view, struct split *p
     return rc;
 }
 
-/* The image of the new node: what is above the cut, and nobody else's to touch. Its groups have the name of a dead node
- * until the old node names it: nothing names it if this client dies before (CHIME-C7). */
+/* The image of the new node: what is above the cut, and nobody else's to touch. Its groups have the
+ * name of a dead node until the old node names it: nothing names it if this client dies before
+ * (CHIME-C7). */
 static void make_image(struct op *op, const struct chime_view *view, const struct chime_held *h,
                        struct split *p)
 {
@@ -270,7 +276,8 @@ static void write_groups(struct op *op, const struct chime_view *view,
     chime_harm_undo(harm, seal, node);
 }
 
-/* All of the new node, while nothing names it. A recovery that gives its groups their name finds the damage there, too. */
+/* All of the new node, while nothing names it. A recovery that gives its groups their name finds
+ * the damage there, too. */
 static void write_image(struct op *op, const struct chime_view *view, struct chime_staging *staging,
                         const struct chime_harm *harm, struct split *p)
 {
@@ -362,7 +369,8 @@ int chime_split(struct op *op, struct chime_view *view, struct chime_held *h,
     return FAR_OK;
 }
 
-/* ---- parents ------------------------------------------------------------------------------------------- */
+/* ---- parents
+ * ------------------------------------------------------------------------------------------- */
 
 /* The highest node was split: makes one above it, unless another client does. */
 static int grow(struct op *op, struct chime_view *view, const struct chime_child_ref *born)
@@ -415,7 +423,8 @@ static bool names(const struct chime_shape *s, uint64_t *parent,
     return false;
 }
 
-/* The parent is held, and does not name the node. If the parent is split, *born becomes its new half. */
+/* The parent is held, and does not name the node. If the parent is split, *born becomes its new
+ * half. */
 static int add_child(struct op *op, struct chime_view *view, struct chime_held *h,
                      const struct chime_bound *bound, struct chime_child_ref *born, bool *done)
 {

@@ -6,7 +6,8 @@
 #define DESCENTS    512u  /* attempts to get down, while nodes die: more than looks before a rest */
 #define MOVES_RIGHT 4096u /* on the way: more than there can be, unless the tree is damaged */
 
-/* ---- attaching ----------------------------------------------------------------------------------- */
+/* ---- attaching
+ * ----------------------------------------------------------------------------------- */
 
 static int judge_root(struct chime_view *view, const struct chime_root *root)
 {
@@ -88,7 +89,8 @@ uint64_t chime_cached_bytes(const struct chime_view *view)
     return sizeof *view + stats.bytes;
 }
 
-/* ---- internal nodes ------------------------------------------------------------------------------- */
+/* ---- internal nodes
+ * ------------------------------------------------------------------------------- */
 
 int chime_inner_at(struct op *op, struct chime_view *view, gaddr at, unsigned level,
                    struct chime_path *path, struct chime_wait *wait,
@@ -153,10 +155,11 @@ int chime_settle(struct op *op, struct chime_view *view, gaddr parent, struct ch
     return rc == FAR_OK ? chime_wait(op, view, parent, op_result(op, n), wait, &verdict) : rc;
 }
 
-/* ---- descending ------------------------------------------------------------------------------------ */
+/* ---- descending
+ * ------------------------------------------------------------------------------------ */
 
-/* The name of child i, as far as the node knows. *next: the first child of this node is the sibling; 0: it is
- * known. */
+/* The name of child i, as far as the node knows. *next: the first child of this node is the
+ * sibling; 0: it is known. */
 static struct chime_name name_of(const struct chime_inner *n, unsigned i, gaddr *next)
 {
     struct chime_name name = {.at = chime_child_at(n, i), .low = chime_child_edge(n, i)};
@@ -168,8 +171,8 @@ static struct chime_name name_of(const struct chime_inner *n, unsigned i, gaddr 
     return name;
 }
 
-/* The internal node at this address, which begins at `low`. What is cached may be of another node that had the address
- * before, and does not have the key: that is forgotten, and *inner is NULL. */
+/* The internal node at this address, which begins at `low`. What is cached may be of another node
+ * that had the address before, and does not have the key: that is forgotten, and *inner is NULL. */
 static int inner_from(struct op *op, struct chime_view *view, gaddr at, unsigned level,
                       struct chime_edge low, struct chime_path *path, struct chime_wait *wait,
                       const struct chime_inner **inner)
@@ -185,8 +188,8 @@ static int inner_from(struct op *op, struct chime_view *view, gaddr at, unsigned
     return path->doubted ? FAR_OK : chime_damaged(view, at);
 }
 
-/* Completes the name of the last child of a node by the first child of the next node, which begins where the node ends, at
- * `high`. It is only compared, so it does not matter how old it is. */
+/* Completes the name of the last child of a node by the first child of the next node, which begins
+ * where the node ends, at `high`. It is only compared, so it does not matter how old it is. */
 static int name_sibling(struct op *op, struct chime_view *view, gaddr next, struct chime_edge high,
                         const struct chime_path *path, struct chime_wait *wait,
                         struct chime_name *name, bool *again)
@@ -216,8 +219,8 @@ static void note_end(const struct chime_inner *n, unsigned i, struct chime_end *
         end->bound.bytes.data = memcpy(end->bytes, end->bound.bytes.data, end->bound.bytes.len);
 }
 
-/* One attempt. *again: something on the way is gone, or is not known well enough. `end`: see chime_descend_past(); NULL
- * if it is not wanted. */
+/* One attempt. *again: something on the way is gone, or is not known well enough. `end`: see
+ * chime_descend_past(); NULL if it is not wanted. */
 static int descend(struct op *op, struct chime_view *view, const struct chime_bound *key,
                    unsigned level, bool fresh, struct chime_wait *wait, struct chime_spot *spot,
                    struct chime_end *end, bool *again)

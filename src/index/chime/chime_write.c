@@ -1,6 +1,6 @@
 /*
- * Changes. One round trip locks the leaf and reads the key's neighbourhood, the next one writes and unlocks. If an insert
- * finds no place there, a round trip in between reads the rest of the leaf.
+ * Changes. One round trip locks the leaf and reads the key's neighbourhood, the next one writes and
+ * unlocks. If an insert finds no place there, a round trip in between reads the rest of the leaf.
  */
 #include "index/chime/chime.h"
 
@@ -30,7 +30,8 @@ static bool fits(const struct write *w)
     return w->key.inside && w->change.want->value.len == 8;
 }
 
-/* ---- locking -------------------------------------------------------------------------------------- */
+/* ---- locking
+ * -------------------------------------------------------------------------------------- */
 
 /* Unlocks; the operation ends with rc, or with what went wrong here. */
 static int release(struct op *op, struct write *w, int rc)
@@ -47,8 +48,8 @@ static void let_go(struct op *op, struct write *w)
     w->change.written = false;
 }
 
-/* All of the leaf was read: what is free, as its groups say. Of damaged ones the head goes on to say what it
- * said (CHIME-C12); none of them is in the neighbourhood. */
+/* All of the leaf was read: what is free, as its groups say. Of damaged ones the head goes on to
+ * say what it said (CHIME-C12); none of them is in the neighbourhood. */
 static uint64_t free_places(const struct chime_view *view, const struct write *w)
 {
     uint64_t vacancy = chime_vacancy(&view->shape, w->held.node), said = 0;
@@ -57,8 +58,8 @@ static uint64_t free_places(const struct chime_view *view, const struct write *w
     return (vacancy & ~said) | (chime_head(w->held.node)->vacancy & said);
 }
 
-/* All of the leaf was read, because its name is not what the parent said. If the key belongs to the right of it, goes
- * there. */
+/* All of the leaf was read, because its name is not what the parent said. If the key belongs to the
+ * right of it, goes there. */
 static int look_at_range(struct op *op, struct chime_view *view, struct write *w)
 {
     const struct chime_head *head = chime_head(w->held.node);
@@ -72,8 +73,9 @@ static int look_at_range(struct op *op, struct chime_view *view, struct write *w
     let_go(op, w);
     if (rc != FAR_OK)
         return rc;
-    /* At first the parent is read again. If it still does not know the sibling, a split was not completed. After
-     * some moves to the right the parent is read once more: it may know much better by then. */
+    /* At first the parent is read again. If it still does not know the sibling, a split was not
+     * completed. After some moves to the right the parent is read once more: it may know much
+     * better by then. */
     if (w->stale++ % MOVES == 0)
         return chime_forget(op, view, w->spot.parent);
     w->right = next.at;
@@ -126,7 +128,8 @@ static int judge(struct op *op, struct chime_view *view, struct write *w)
     return rc == FAR_OK && !fits ? look_at_range(op, view, w) : rc;
 }
 
-/* Locks the leaf and reads what is needed of it. If w->held.at is 0 after FAR_OK, the operation tries again. */
+/* Locks the leaf and reads what is needed of it. If w->held.at is 0 after FAR_OK, the operation
+ * tries again. */
 static int lock(struct op *op, struct chime_view *view, struct write *w)
 {
     struct chime_held *h = &w->held;
@@ -152,7 +155,8 @@ static int lock(struct op *op, struct chime_view *view, struct write *w)
     return judge(op, view, w);
 }
 
-/* ---- looking for the key ----------------------------------------------------------------------------- */
+/* ---- looking for the key
+ * ----------------------------------------------------------------------------- */
 
 static int look(struct op *op, struct chime_view *view, struct write *w)
 {
@@ -196,7 +200,8 @@ static int ask(struct op *op, struct chime_view *view, struct write *w, enum cha
                : FAR_OK;
 }
 
-/* ---- writing -------------------------------------------------------------------------------------- */
+/* ---- writing
+ * -------------------------------------------------------------------------------------- */
 
 /* The new entry of the key. */
 static struct chime_new new_entry(const struct write *w)
@@ -266,10 +271,11 @@ static int replace(struct op *op, struct chime_view *view, struct write *w, bool
     return rc;
 }
 
-/* ---- inserting ------------------------------------------------------------------------------------- */
+/* ---- inserting
+ * ------------------------------------------------------------------------------------- */
 
-/* Moves an entry to a free place: first it is there twice, then all groups get a new era, and it is gone from the old
- * place (CHIME-C6). Within a group one word does both. */
+/* Moves an entry to a free place: first it is there twice, then all groups get a new era, and it is
+ * gone from the old place (CHIME-C6). Within a group one word does both. */
 static void write_move(struct op *op, const struct chime_view *view, struct write *w,
                        struct chime_staging *staging, unsigned from, unsigned to)
 {
@@ -353,7 +359,8 @@ static int insert(struct op *op, struct chime_view *view, struct write *w)
                : split(op, view, w);
 }
 
-/* ---- the whole -------------------------------------------------------------------------------------- */
+/* ---- the whole
+ * -------------------------------------------------------------------------------------- */
 
 /* The leaf is held. What ends without a change unlocks. */
 static int act(struct op *op, struct chime_view *view, struct write *w)

@@ -125,8 +125,8 @@ struct race_key {
     uint32_t combined[2]; /* byte offsets of its combined buckets within a subtable */
 };
 
-/* Where it was looked for: one subtable, with both combined buckets as they were read; or only with one
- * bucket, by race_peek(). */
+/* Where it was looked for: one subtable, with both combined buckets as they were read; or only with
+ * one bucket, by race_peek(). */
 #define RACE_PLACES      (2 * RACE_COMBINED_WORDS)
 #define RACE_SLOT_PLACES 0xfefefefeu /* as bits: every eighth is a header */
 struct race_look {
@@ -187,10 +187,11 @@ struct index_hint race_hint(const struct race_view *view, const struct race_key 
 void race_hint_note(struct race_view *view, const struct race_key *key, uint64_t slot,
                     unsigned place);
 /*
- * Looks for the key only where the hint says, in one round trip (HINT-H1), or in two if its slot was
- * changed. A change's block is written along. A change does not find it beside a slot that is sealed:
- * if changes did not wait, the splitter might never get hold of a popular slot. found->place is -1 if the key was not found there, or if
- * the hint is of no use: then it may be anywhere. `words` must be in BUF_INDEX.
+ * Looks for the key only where the hint says, in one round trip (HINT-H1), or in two if its slot
+ * was changed. A change's block is written along. A change does not find it beside a slot that is
+ * sealed: if changes did not wait, the splitter might never get hold of a popular slot.
+ * found->place is -1 if the key was not found there, or if the hint is of no use: then it may be
+ * anywhere. `words` must be in BUF_INDEX.
  */
 int race_peek(struct op *op, struct race_view *view, const struct race_key *key,
               const struct index_hint *hint, const struct value_out *out,
@@ -225,8 +226,8 @@ enum race_fault {
     RACE_CLASS,      /* a slot that gives its block another size class than it has */
     RACE_TWICE       /* a slot of a key that has another, which comes first        */
 };
-/* Repairs it, while others work. *done stays false if that is not possible. The finding's place is the
- * number of the word. Of a header or a class, it says what should be. */
+/* Repairs it, while others work. *done stays false if that is not possible. The finding's place is
+ * the number of the word. Of a header or a class, it says what should be. */
 struct index_finding;
 int race_repair(struct op *op, struct race_view *view, gaddr subtable,
                 const struct index_finding *finding, bool *done);

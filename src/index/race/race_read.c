@@ -1,5 +1,5 @@
-/* Looking for a key: two combined buckets in one round trip, the candidate's block in another. Or its
- * bucket and block in one, if there is a hint of it. */
+/* Looking for a key: two combined buckets in one round trip, the candidate's block in another. Or
+ * its bucket and block in one, if there is a hint of it. */
 #include "index/race/race.h"
 
 int race_find_subtable(const struct race_view *view, const struct race_key *key,

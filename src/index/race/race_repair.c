@@ -10,8 +10,8 @@
  *       emptied. If it is in its right place already, that is what everybody saw.
  *   RACE-Q4  Of a key that is there twice, the slot stays that lookups come to first. That both are
  *       there is seen in one instant: the first, the second, and the first again, unchanged.
- *       A client that deletes the key after that deletes the one that we leave. Only a client with a
- *       hint of the second (HINT-H1), or that wrote it (HINT-H2), comes to that one, and what it
+ *       A client that deletes the key after that deletes the one that we leave. Only a client with
+ *       a hint of the second (HINT-H1), or that wrote it (HINT-H2), comes to that one, and what it
  *       changes there is lost.
  *   RACE-Q5  A slot that leads to a whole block, but gives it another size, is given that of the
  *       block.

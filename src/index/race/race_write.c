@@ -80,8 +80,8 @@ static uint64_t slot_word(const struct write *w)
     return slot_make(RACE_SLOT, &w->change.block, w->key.fingerprint);
 }
 
-/* The CAS of the slot that was found has met another word. CHANGE-C1: is this change done? Not if the
- * word names the same block: then it was only sealed (RACE-R5) or repaired (RACE-Q5). */
+/* The CAS of the slot that was found has met another word. CHANGE-C1: is this change done? Not if
+ * the word names the same block: then it was only sealed (RACE-R5) or repaired (RACE-Q5). */
 static int lose(struct op *op, struct write *w, bool *again)
 {
     unsigned place = (unsigned)w->found.place;
@@ -273,8 +273,8 @@ static int act(struct op *op, struct race_view *view, struct write *w, bool *aga
     return w->found.place >= 0 ? replace(op, w, again) : add(op, view, w, again);
 }
 
-/* HINT-H2: changes the slot that this session has written before, without a look. *again if that was
- * not possible. */
+/* HINT-H2: changes the slot that this session has written before, without a look. *again if that
+ * was not possible. */
 static int act_at_once(struct op *op, struct race_view *view, struct write *w, bool *again)
 {
     enum change_action action = w->change.want->present;

@@ -1,7 +1,8 @@
 /* Making a table, and the index's table of functions. */
 #include "index/rcuckoo/rcuckoo.h"
 
-/* A new table starts with room for the keys expected at this load, and with a subtable on every node. */
+/* A new table starts with room for the keys expected at this load, and with a subtable on every
+ * node. */
 #define START_LOAD_PERCENT 85
 #define START_BITS_MAX     16u
 #define DEPTH_HEADROOM     2 /* bits beyond what the pool's memory can fill evenly */

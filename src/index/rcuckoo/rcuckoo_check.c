@@ -1,9 +1,9 @@
 /*
- * Walking the whole table: to count what is in it, to mark what it reaches, and to prove on a quiet table
- * that
+ * Walking the whole table: to count what is in it, to mark what it reaches, and to prove on a quiet
+ * table that
  *
- *   RCUCKOO-W1  every anchor that is found from the first ones is whole, and of the right depth and suffix
- *       (PARTS-1);
+ *   RCUCKOO-W1  every anchor that is found from the first ones is whole, and of the right depth and
+ *       suffix (PARTS-1);
  *   RCUCKOO-W2  every row agrees with its checksum (RCUCKOO-C1);
  *   RCUCKOO-W3  every entry is in its subtable, and in one of its two rows;
  *   RCUCKOO-W4  no key is there twice (RCUCKOO-C2);
@@ -110,7 +110,8 @@ struct slot {
     struct rcuckoo_entry entry;
 };
 
-/* False: it is empty, its row is damaged or, if *misplaced, it says no entry of its row and subtable. */
+/* False: it is empty, its row is damaged or, if *misplaced, it says no entry of its row and
+ * subtable. */
 static bool read_slot(struct walk *w, unsigned place, struct slot *x, bool *misplaced)
 {
     const struct rcuckoo_view *view = w->view;
@@ -184,9 +185,9 @@ static int prove_block(void *arg, unsigned place, const void *block)
     return FAR_OK;
 }
 
-/* RCUCKOO-W4 for keys that are there twice, which is legal while an insert moves one. That is over if a row
- * was not locked, and has not been written since the look before: its meta word says that. `locks` were read
- * after that look. NULL: it is the first one. */
+/* RCUCKOO-W4 for keys that are there twice, which is legal while an insert moves one. That is over
+ * if a row was not locked, and has not been written since the look before: its meta word says that.
+ * `locks` were read after that look. NULL: it is the first one. */
 static void find_twice(struct walk *w, const uint64_t *locks)
 {
     const struct rcuckoo_shape *s = &w->view->shape;
@@ -396,8 +397,8 @@ int rcuckoo_check(struct op *op, struct index_view *base, struct index_report *r
     return rc;
 }
 
-/* The version of caches need not change: what a session follows without a look at its anchor are rows, and
- * it recognizes those that are not the subtable's any more (RCUCKOO-C12). */
+/* The version of caches need not change: what a session follows without a look at its anchor are
+ * rows, and it recognizes those that are not the subtable's any more (RCUCKOO-C12). */
 int rcuckoo_mark(struct op *op, struct index_view *base, struct marker *marker)
 {
     int rc = FAR_OK;

@@ -35,8 +35,8 @@ int rcuckoo_open(struct op *op, const struct rcuckoo_view *view, const struct rc
 /* With pauses in between that grow to a millisecond: those that are at work have long unlocked. */
 #define DRAIN_LOOKS 24
 
-/* Waits until no lock is held. *held: some still are, after a while: their holders may be dead, and this
- * operation must not hold up their recovery. */
+/* Waits until no lock is held. *held: some still are, after a while: their holders may be dead, and
+ * this operation must not hold up their recovery. */
 static int drain(struct op *op, const struct rcuckoo_view *view, const struct rcuckoo_sub *sub,
                  bool *held)
 {
@@ -101,8 +101,8 @@ static bool set_moved(const struct rcuckoo_shape *s, uint64_t *rows, bool moved)
     return changed;
 }
 
-/* The closer has died, and this client has taken its place. If there are moved bits, then no lock was held
- * when they were set, and none has been taken since: the rows are constant. */
+/* The closer has died, and this client has taken its place. If there are moved bits, then no lock
+ * was held when they were set, and none has been taken since: the rows are constant. */
 static int open_for(struct op *op, const struct rcuckoo_view *view, const struct rcuckoo_sub *sub)
 {
     const struct rcuckoo_shape *s = &view->shape;
@@ -199,9 +199,9 @@ int rcuckoo_check_closed(struct op *op, struct rcuckoo_view *view, const struct 
 
 /* ---- reading all of it ----------------------------------------------------------------------- */
 
-/* Is every entry that was there all the time in one of the two images? Suppose that one is in neither. It
- * was moved while the rows were read the second time: from a row that was read behind the move. In that
- * row's first image it is not. So that row was written twice in between. */
+/* Is every entry that was there all the time in one of the two images? Suppose that one is in
+ * neither. It was moved while the rows were read the second time: from a row that was read behind
+ * the move. In that row's first image it is not. So that row was written twice in between. */
 static bool complete(const struct rcuckoo_view *view, const struct rcuckoo_snapshot *snap)
 {
     const struct rcuckoo_shape *s = &view->shape;
@@ -395,9 +395,9 @@ static int divide_row(const struct rcuckoo_view *view, struct split *p, unsigned
     return FAR_OK;
 }
 
-/* RCUCKOO-C13: a damaged row becomes two that are. If one flipped bit explains the damage, each gets what
- * is its own, and the same bit is flipped there: a repair finds it, as it would have before. Otherwise each
- * gets all that is there, with a checksum that no single bit makes right. */
+/* RCUCKOO-C13: a damaged row becomes two that are. If one flipped bit explains the damage, each
+ * gets what is its own, and the same bit is flipped there: a repair finds it, as it would have
+ * before. Otherwise each gets all that is there, with a checksum that no single bit makes right. */
 static int divide_damaged(const struct rcuckoo_view *view, struct split *p, unsigned i)
 {
     const struct rcuckoo_shape *s = &view->shape;

@@ -1,14 +1,15 @@
 /*
- * Iterating: the subtables in an order that growth does not disturb, and in each of them the keys in the
- * order of their hashes, because rows and slots of a key change.
+ * Iterating: the subtables in an order that growth does not disturb, and in each of them the keys
+ * in the order of their hashes, because rows and slots of a key change.
  *
- * A cursor is a position: the bits of a key's hash that make suffixes, reversed, and then the others. All
- * keys before it have been returned. A subtable is an interval of positions, and a split cuts it in two.
+ * A cursor is a position: the bits of a key's hash that make suffixes, reversed, and then the
+ * others. All keys before it have been returned. A subtable is an interval of positions, and a
+ * split cuts it in two.
  *
- *   RCUCKOO-I1  What is returned was true at an instant of the call, and a key that is there during the
- *       whole call is in one of the two images of its subtable (rcuckoo_snapshot()). So it is returned
- *       by the call whose positions have its own, if it was there during the whole iteration. A call reads
- *       one subtable at least: a position of 0 means the end.
+ *   RCUCKOO-I1  What is returned was true at an instant of the call, and a key that is there during
+ *       the whole call is in one of the two images of its subtable (rcuckoo_snapshot()). So it is
+ *       returned by the call whose positions have its own, if it was there during the whole
+ *       iteration. A call reads one subtable at least: a position of 0 means the end.
  */
 #include "index/iterate.h"
 #include "index/rcuckoo/rcuckoo.h"
@@ -177,8 +178,8 @@ int rcuckoo_iterate(struct op *op, struct index_view *base, struct entries_out *
         int rc = add_subtable(op, view, &it, from, out, &full);
         if (rc != FAR_OK)
             return rc;
-        /* A call that has read nothing from the first position on must not return that position, which
-         * means the end. So it looks again. */
+        /* A call that has read nothing from the first position on must not return that position,
+         * which means the end. So it looks again. */
         if (it.snapshot.split && ++splits == RCUCKOO_CLOSINGS)
             return err_fail(FAR_CONTENTION, "subtables are split again and again");
         if (it.snapshot.split)

@@ -57,7 +57,8 @@ struct rcuckoo_entry {
     unsigned klen, vlen; /* of what is inline */
 };
 
-/* Tags without lengths in the entry: 0 | inline, by both lengths | value out, by the key's | key out. */
+/* Tags without lengths in the entry: 0 | inline, by both lengths | value out, by the key's | key
+ * out. */
 static inline unsigned rcuckoo_tag_value_out(const struct rcuckoo_shape *s)
 {
     return 1 + s->key * (s->value + 1);

@@ -1,15 +1,16 @@
 /*
  * Where a new key goes: into one of its rows, or along a path of moves.
  *
- * The search is breadth first, so paths are as short as they can be. It runs twice. Before the locks
- * are taken it goes by what the session remembers of rows that were full, and says which rows to
- * lock. Under the locks it goes by the rows that were read, and what it finds is true.
+ * The search is breadth first, so paths are as short as they can be. It runs twice. Before the
+ * locks are taken it goes by what the session remembers of rows that were full, and says which rows
+ * to lock. Under the locks it goes by the rows that were read, and what it finds is true.
  */
 #include "index/rcuckoo/rcuckoo.h"
 
 #include <stdlib.h>
 
-/* ---- rows that were full ------------------------------------------------------------------------- */
+/* ---- rows that were full
+ * ------------------------------------------------------------------------- */
 
 /* 64 KiB, as in the paper: of each row only where else its entries may be. */
 #define CACHE_ROWS 2730u
@@ -25,7 +26,8 @@ static uint64_t row_name(const struct rcuckoo_sub *sub, unsigned row)
     return sub->part.anchor << 14 | row;
 }
 
-/* ---- the search ---------------------------------------------------------------------------------- */
+/* ---- the search
+ * ---------------------------------------------------------------------------------- */
 
 #define NODES_MAX 512u
 struct node {
@@ -106,8 +108,8 @@ static unsigned used_of(struct search *f, unsigned row)
     return used;
 }
 
-/* Under the locks only rows count that were read, and are whole. One that is damaged is remembered as full,
- * with entries that have no other row: guesses go around it (RCUCKOO-C13). */
+/* Under the locks only rows count that were read, and are whole. One that is damaged is remembered
+ * as full, with entries that have no other row: guesses go around it (RCUCKOO-C13). */
 static bool may_visit(struct search *f, unsigned row)
 {
     const struct rcuckoo_shape *s = &f->view->shape;

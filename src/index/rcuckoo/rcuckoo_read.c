@@ -132,10 +132,11 @@ static int judge(struct op *op, struct rcuckoo_view *view, struct look *l, struc
     return *again ? FAR_OK : FAR_NOT_FOUND;
 }
 
-/* A row is torn again and again. Its meta word, its lock, the row, its lock, its meta word: if the lock is free
- * both times, and the version the same, then the WRITE of that version had ended before the row was read, and
- * the next one has not begun. So a row that is not whole then is damaged. If the lock is held, its writer may
- * be dead, and this waits for others, or for itself, to recover it. */
+/* A row is torn again and again. Its meta word, its lock, the row, its lock, its meta word: if the
+ * lock is free both times, and the version the same, then the WRITE of that version had ended
+ * before the row was read, and the next one has not begun. So a row that is not whole then is
+ * damaged. If the lock is held, its writer may be dead, and this waits for others, or for itself,
+ * to recover it. */
 static int wait_for_writer(struct op *op, struct rcuckoo_view *view, struct look *l)
 {
     const struct rcuckoo_shape *s = &view->shape;

@@ -3,11 +3,11 @@
  *
  *   the line has            means                                     and is recovered by
  *   intent                  locks perhaps held, no row touched        releasing them
- *   intent, redo            locks held, rows perhaps half written     completing the redo, unlocking
- *   intent, redo, done      rows whole, locks perhaps held            releasing them
+ *   intent, redo            locks held, rows perhaps half written     completing the redo,
+ *   unlocking intent, redo, done      rows whole, locks perhaps held            releasing them
  *
- * A lock bit does not say who holds it. So to release one that is perhaps held takes proof that no living
- * client does (RCUCKOO-C9).
+ * A lock bit does not say who holds it. So to release one that is perhaps held takes proof that no
+ * living client does (RCUCKOO-C9).
  */
 #include "index/rcuckoo/rcuckoo.h"
 #include "index/walk.h"
@@ -138,8 +138,8 @@ static bool judge_redo(const struct rcuckoo_shape *s, const struct journal_entry
     return good;
 }
 
-/* RCUCKOO-C6: the rows are the dead client's. The stamp keeps other recoveries from releasing the locks
- * between `done` and the unlock. */
+/* RCUCKOO-C6: the rows are the dead client's. The stamp keeps other recoveries from releasing the
+ * locks between `done` and the unlock. */
 static int redo(struct repair *r)
 {
     struct op *op = r->op;
@@ -182,9 +182,9 @@ static uint64_t word_at(const struct repair *r, unsigned i)
     return rcuckoo_word_at((unsigned)r->locks.lock[i].word);
 }
 
-/* Which of the locks are held, perhaps by the line? RCUCKOO-C9: not those that were free at this look or an
- * earlier one. (Not all of a word's have to be held, though a client takes them at once: the recovery of
- * another line may have released some.) */
+/* Which of the locks are held, perhaps by the line? RCUCKOO-C9: not those that were free at this
+ * look or an earlier one. (Not all of a word's have to be held, though a client takes them at once:
+ * the recovery of another line may have released some.) */
 static int look(struct repair *r, bool *some)
 {
     struct op *op = r->op;
@@ -208,8 +208,8 @@ static uint64_t looks_at_most(struct op *op, unsigned looks)
     return patience < LIVING_LOOKS ? op_random(op, patience + 1) : looks;
 }
 
-/* RCUCKOO-C9: clients at work release their locks soon. So a lock that a dead client has only named is soon
- * seen free, and nothing has to be closed. */
+/* RCUCKOO-C9: clients at work release their locks soon. So a lock that a dead client has only named
+ * is soon seen free, and nothing has to be closed. */
 static int look_for_a_while(struct repair *r, bool *some)
 {
     uint64_t pause = LOOK_PAUSE_NS, looks = looks_at_most(r->op, OPEN_LOOKS - 1);
@@ -248,8 +248,8 @@ static void set_since(struct repair *r, uint64_t epoch)
     batch_write(&r->op->batch, r->sub.part.anchor, offsetof(struct rcuckoo_anchor, since), word, 8);
 }
 
-/* RCUCKOO-C9: have all operations ended that were in flight when R was set? Asked before lines are read: a
- * client that was shut out meanwhile may have written more of its line. */
+/* RCUCKOO-C9: have all operations ended that were in flight when R was set? Asked before lines are
+ * read: a client that was shut out meanwhile may have written more of its line. */
 static int epoch_passed(struct repair *r, bool *passed)
 {
     uint64_t now = 0, since = r->closed ? r->anchor.since : 0;
@@ -276,9 +276,9 @@ static int wait_for_epoch(struct repair *r)
     return rc != FAR_OK ? rc : err_fail(FAR_TIMEOUT, "locks may be held by a client that is alive");
 }
 
-/* RCUCKOO-C9: a living client may hold the locks. Waits a little until they have been free, or all lines that
- * name them have been written again, as those of clients at work soon are. *free: none of these clients holds
- * a lock of `held`. */
+/* RCUCKOO-C9: a living client may hold the locks. Waits a little until they have been free, or all
+ * lines that name them have been written again, as those of clients at work soon are. *free: none
+ * of these clients holds a lock of `held`. */
 static int await_lines(struct repair *r, bool *free)
 {
     uint64_t pause = LOOK_PAUSE_NS, looks = looks_at_most(r->op, LIVING_LOOKS);
@@ -368,12 +368,14 @@ int rcuckoo_recover(struct op *op, struct index_view *base, const struct journal
     return entry->redo && !entry->done ? redo(&r) : release(&r);
 }
 
-/* ---- locks that nobody holds ------------------------------------------------------------------ */
+/* ---- locks that nobody holds
+ * ------------------------------------------------------------------ */
 
-/* Looks for bits of a lock word that no client holds, though they are set: a dead client left them, or they
- * were flipped. Which they are is known only while the word is closed (RCUCKOO-C9): others take and release
- * locks all the time, faster than lines can be read. The line is this operation's own, and names the locks,
- * so that others go on if this client dies. Releases the bits if that is wanted. */
+/* Looks for bits of a lock word that no client holds, though they are set: a dead client left them,
+ * or they were flipped. Which they are is known only while the word is closed (RCUCKOO-C9): others
+ * take and release locks all the time, faster than lines can be read. The line is this operation's
+ * own, and names the locks, so that others go on if this client dies. Releases the bits if that is
+ * wanted. */
 static int judge_word(struct op *op, struct rcuckoo_view *view, const struct rcuckoo_sub *sub,
                       unsigned word, uint64_t mask, bool release, uint64_t *stray)
 {
@@ -427,8 +429,8 @@ static void visit_stamp(void *arg, const struct journal_entry *entry, bool alive
     search->found |= entry->stamp == search->stamp;
 }
 
-/* A stamp in the anchor that no line has keeps recoveries waiting for ever. (A recovery takes its stamp out
- * before the line is blank.) */
+/* A stamp in the anchor that no line has keeps recoveries waiting for ever. (A recovery takes its
+ * stamp out before the line is blank.) */
 static int check_stamp(struct op *op, struct rcuckoo_view *view, const struct rcuckoo_sub *sub,
                        struct index_report *report)
 {

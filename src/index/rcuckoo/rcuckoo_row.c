@@ -37,8 +37,8 @@ bool rcuckoo_shape_set(struct rcuckoo_shape *s, const uint64_t *tuning)
     return 8 * s->entry <= RCUCKOO_ENTRY_MAX && rcuckoo_rows_class(s) < CLASS_COUNT;
 }
 
-/* From the fourth one on, moduli that are smaller than a block are made as large as one: the locks are
- * in one word anyway, and rows fill more evenly. */
+/* From the fourth one on, moduli that are smaller than a block are made as large as one: the locks
+ * are in one word anyway, and rows fill more evenly. */
 #define MODULI_OF_THE_PAPER 3
 
 static double power(double x, uint64_t n)

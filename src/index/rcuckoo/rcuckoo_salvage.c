@@ -1,9 +1,9 @@
 /*
  * Repairing damaged rows (RCUCKOO-C14).
  *
- * The subtable is closed meanwhile, so nobody else changes its rows. If this client dies in the middle, a
- * row is as damaged as before, or torn, or whole. The next repair goes on with that: an entry that proved
- * itself still does.
+ * The subtable is closed meanwhile, so nobody else changes its rows. If this client dies in the
+ * middle, a row is as damaged as before, or torn, or whole. The next repair goes on with that: an
+ * entry that proved itself still does.
  */
 #include "index/rcuckoo/rcuckoo.h"
 #include "index/walk.h"
@@ -49,8 +49,8 @@ static bool belongs(const struct salvage *v, const struct rcuckoo_key *key, unsi
            (key->row[0] == row || key->row[1] == row);
 }
 
-/* Is the entry that of a block? The tag is not asked: it may be what is damaged. *key: the block's, good
- * until the next read. *tag: the right one, or 0. */
+/* Is the entry that of a block? The tag is not asked: it may be what is damaged. *key: the block's,
+ * good until the next read. *tag: the right one, or 0. */
 static int prove_entry(const struct salvage *v, unsigned row, unsigned slot,
                        struct rcuckoo_key *key, uint8_t *tag)
 {

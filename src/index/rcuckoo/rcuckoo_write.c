@@ -1,8 +1,8 @@
 /*
  * Changes. One round trip takes the locks and reads the rows, the next one writes and unlocks.
  *
- * An operation never waits while it holds a lock. If it needs anything that may take time (a block, a
- * wider set of locks, a split), it unlocks first, and starts over when it has it.
+ * An operation never waits while it holds a lock. If it needs anything that may take time (a block,
+ * a wider set of locks, a split), it unlocks first, and starts over when it has it.
  */
 #include "index/rcuckoo/rcuckoo.h"
 
@@ -73,8 +73,8 @@ static bool add_range(const struct rcuckoo_shape *s, struct write *w, unsigned r
     return true;
 }
 
-/* Which locks, and which rows: the key's two, and those of the path that was guessed. A guess that would
- * take too many is dropped. */
+/* Which locks, and which rows: the key's two, and those of the path that was guessed. A guess that
+ * would take too many is dropped. */
 static void choose_locks(const struct rcuckoo_view *view, struct write *w)
 {
     const struct rcuckoo_shape *s = &view->shape;
@@ -112,7 +112,8 @@ static int place_images(struct op *op, const struct rcuckoo_shape *s, struct wri
     return FAR_OK;
 }
 
-/* Gives back the line. It stays as it was written (RCUCKOO-C5): the locks that it names are released. */
+/* Gives back the line. It stays as it was written (RCUCKOO-C5): the locks that it names are
+ * released. */
 static void give_line(struct op *op, struct write *w)
 {
     journal_spend(op, &w->line);
@@ -139,8 +140,8 @@ static int release(struct op *op, struct write *w)
     return rc;
 }
 
-/* Waits for others, without anything that the epoch would wait for. The line is blank meanwhile: if it named
- * the locks, the recovery of their dead holder would wait for this client (RCUCKOO-C9). */
+/* Waits for others, without anything that the epoch would wait for. The line is blank meanwhile: if
+ * it named the locks, the recovery of their dead holder would wait for this client (RCUCKOO-C9). */
 static int rest(struct op *op, struct rcuckoo_view *view, struct write *w)
 {
     int rc = FAR_OK;
@@ -168,8 +169,8 @@ static int back_off(struct op *op, struct rcuckoo_view *view, struct write *w)
     return FAR_OK;
 }
 
-/* Takes what the operation needs before it locks: a line on the subtable's node, and a block if the value
- * is known and too long to be inline. */
+/* Takes what the operation needs before it locks: a line on the subtable's node, and a block if the
+ * value is known and too long to be inline. */
 static int prepare(struct op *op, const struct rcuckoo_view *view, struct write *w)
 {
     unsigned node = gaddr_node(w->sub.part.anchor);
@@ -275,7 +276,8 @@ static int look_in_blocks(struct op *op, const struct rcuckoo_shape *s, struct w
     return rc;
 }
 
-/* Looks for the key. Blocks are read if the key is in one, or if the user is to be asked about the value. */
+/* Looks for the key. Blocks are read if the key is in one, or if the user is to be asked about the
+ * value. */
 static int look(struct op *op, struct rcuckoo_view *view, struct write *w)
 {
     const struct rcuckoo_shape *s = &view->shape;
@@ -293,8 +295,8 @@ static int look(struct op *op, struct rcuckoo_view *view, struct write *w)
     return rc;
 }
 
-/* Asks the user. If a block is needed for the answer, that is noted (w->asked), and the operation starts
- * over without locks. */
+/* Asks the user. If a block is needed for the answer, that is noted (w->asked), and the operation
+ * starts over without locks. */
 static int ask(const struct rcuckoo_view *view, struct op *op, struct write *w,
                enum change_action *action)
 {
@@ -325,8 +327,8 @@ static int ask(const struct rcuckoo_view *view, struct op *op, struct write *w,
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* What becomes of the rows of a path, the end first (RCUCKOO-C2). The first row gets the entry, each other
- * one that of the row before it. Returns the words. */
+/* What becomes of the rows of a path, the end first (RCUCKOO-C2). The first row gets the entry,
+ * each other one that of the row before it. Returns the words. */
 static unsigned make_redo(const struct rcuckoo_shape *s, const struct write *w,
                           const struct rcuckoo_path *path, const uint64_t *entry, unsigned tag,
                           uint64_t *redo)
@@ -420,8 +422,8 @@ static bool hopeless(const struct rcuckoo_view *view, const struct write *w)
     return true;
 }
 
-/* Both rows are full, and no path was found within the rows that are locked. Locks more of them. If that
- * does not help, the subtable is split, or the table is full. */
+/* Both rows are full, and no path was found within the rows that are locked. Locks more of them. If
+ * that does not help, the subtable is split, or the table is full. */
 static int make_room(struct op *op, struct rcuckoo_view *view, struct write *w)
 {
     bool never = hopeless(view, w) || w->sub.part.depth >= view->parts.depth_max;

@@ -1,68 +1,70 @@
 /*
  * SepHash: a small segment for appending, a large sorted one below it, made linearizable.
  *
- * After "SepHash: A Write-Optimized Hash Index On Disaggregated Memory via Separate Segment Structure"
- * (Min et al., PVLDB 17(5), 2024). docs/index/sephash.md says what was changed and shows the
- * interleavings that made it necessary.
+ * After "SepHash: A Write-Optimized Hash Index On Disaggregated Memory via Separate Segment
+ * Structure" (Min et al., PVLDB 17(5), 2024). docs/index/sephash.md says what was changed and shows
+ * the interleavings that made it necessary.
  *
- * A segment has the keys with one suffix of the hash. Its anchor names its CurSegment C, and C names
- * the pages of its MainSegment M. All changes are appended to C. When C is full, any client makes a new
- * pair (C', M') of both, or two pairs if M' becomes too large, and changes the anchor's word.
+ * A segment has the keys with one suffix of the hash. Its anchor names its CurSegment C, and C
+ * names the pages of its MainSegment M. All changes are appended to C. When C is full, any client
+ * makes a new pair (C', M') of both, or two pairs if M' becomes too large, and changes the anchor's
+ * word.
  *
  *                     append        merge              split
  *   anchor A  C0 M0 --------> C0' M0 ------> C1 M1 --> ... ------> fork --> anchor A0  C M
  *                                                                     \---> anchor A1  C M
  *
- * A put appends the word of its block. A delete appends the very word that it deletes: a word that is
- * in the segment twice says that its key is deleted. The address of a block is not used again while a
- * segment names it, so no two puts have the same word.
+ * A put appends the word of its block. A delete appends the very word that it deletes: a word that
+ * is in the segment twice says that its key is deleted. The address of a block is not used again
+ * while a segment names it, so no two puts have the same word.
  *
  * Linearization points
  *
  *   put; insert, update, delete, modify that change    the CAS of the slot
- *   get; insert, exists; update, delete, not found     an instant between call and return (SEPHASH-H3)
+ *   get; insert, exists; update, delete, not found     an instant between call and return
+ *   (SEPHASH-H3)
  *
  * Guarantees, each used by those after it
  *
- *   SEPHASH-H1  Slots fill in order, and each once. A client CASes slot i from 0 only if it has seen
- *       that the slots below i are filled. So C is a sequence, and a state of C is its length. (In a
- *       full pool slots may be filled out of order with a word that means nothing, so that the
- *       segment can be merged.)
- *   SEPHASH-H2  C is current from the CAS that makes its anchor name it to the CAS that makes it name
- *       another. The second comes after all slots are filled: the client that does it has seen that.
- *       So a CAS that fills a slot does so while C is current, and when merging begins, both segments
- *       are constant. All clients that merge a segment read the same, and one of their CAS succeeds,
- *       because the anchor's word has a generation. Any of them may die.
- *   SEPHASH-H3  The slots of C up to the first empty one that a READ has found, together with M, are
- *       the segment's state at one instant of the operation. Let slot i be found empty, and those
- *       below it filled. Then there is an instant when exactly those were filled: slot i-1 was
- *       filled before the READ ended, and slot i is filled after it began. If C was replaced
+ *   SEPHASH-H1  Slots fill in order, and each once. A client CASes slot i from 0 only if it has
+ *       seen that the slots below i are filled. So C is a sequence, and a state of C is its length.
+ *       (In a full pool slots may be filled out of order with a word that means nothing, so that
+ *       the segment can be merged.)
+ *   SEPHASH-H2  C is current from the CAS that makes its anchor name it to the CAS that makes it
+ *       name another. The second comes after all slots are filled: the client that does it has seen
+ *       that. So a CAS that fills a slot does so while C is current, and when merging begins, both
+ *       segments are constant. All clients that merge a segment read the same, and one of their CAS
+ *       succeeds, because the anchor's word has a generation. Any of them may die.
+ *   SEPHASH-H3  The slots of C up to the first empty one that a READ has found, together with M,
+ *       are the segment's state at one instant of the operation. Let slot i be found empty, and
+ *       those below it filled. Then there is an instant when exactly those were filled: slot i-1
+ *       was filled before the READ ended, and slot i is filled after it began. If C was replaced
  *       before that, the READ finds it full, and its last state held up to that CAS. The operation
  *       has read the anchor, so it has begun before C was replaced. So a READ of the slots needs no
  *       second look, nor an order against the READs of the anchor and of M.
  *   SEPHASH-H4  Exact results. An operation judges the key by such a state with n filled slots, and
- *       CASes slot n. If that succeeds, the segment was in this state at that time. If it fails, the
- *       word that was found is all that is new. If that one can be of the key, it looks again.
- *   SEPHASH-H5  The filter. A client writes the mark of a key ahead of the CAS of its slot, in the same
- *       batch: a mark that is found 0 says that no slot with the key was filled then. All write the
- *       same word 1, and nobody clears it: a new C has a new filter.
- *   SEPHASH-H6  Memory. An operation writes to C, and follows words of C and M, only if it has read the
- *       anchor that names C. What is retired later is not reused before it ends (EPOCH-E3). C, the
- *       pages of M and the blocks of words that are covered or deleted are retired by the client
- *       whose CAS has replaced them, and by no other.
- *   SEPHASH-H7  Caches are guesses. READs through them go out with the READ of the anchor, and count
- *       only if its word is the same as when the cache was filled. Then C was current in between,
- *       because of the generation. Anchors are no guesses: they are never freed as long as the
- *       table is there, and one that was split leads to its children for ever (PARTS-1). The
+ *       CASes slot n. If that succeeds, the segment was in this state at that time. If it fails,
+ *       the word that was found is all that is new. If that one can be of the key, it looks again.
+ *   SEPHASH-H5  The filter. A client writes the mark of a key ahead of the CAS of its slot, in the
+ *       same batch: a mark that is found 0 says that no slot with the key was filled then. All
+ *       write the same word 1, and nobody clears it: a new C has a new filter.
+ *   SEPHASH-H6  Memory. An operation writes to C, and follows words of C and M, only if it has read
+ *       the anchor that names C. What is retired later is not reused before it ends (EPOCH-E3). C,
+ *       the pages of M and the blocks of words that are covered or deleted are retired by the
+ *       client whose CAS has replaced them, and by no other.
+ *   SEPHASH-H7  Caches are guesses. READs through them go out with the READ of the anchor, and
+ *       count only if its word is the same as when the cache was filled. Then C was current in
+ *       between, because of the generation. Anchors are no guesses: they are never freed as long as
+ *       the table is there, and one that was split leads to its children for ever (PARTS-1). The
  *       directory is advice (PARTS-2).
- *   SEPHASH-H8  A merge takes memory before it gives some back. For deletes in a full pool the root has
- *       a reserve, as large as the largest segment. Only a merge may use it that gives blocks back,
- *       or lets a key be deleted or replaced, and no other merge goes on before the reserve is complete.
- *       A segment has as many pages as its next merge needs: so such a merge takes no more than it
- *       gives back.
+ *   SEPHASH-H8  A merge takes memory before it gives some back. For deletes in a full pool the root
+ *       has a reserve, as large as the largest segment. Only a merge may use it that gives blocks
+ *       back, or lets a key be deleted or replaced, and no other merge goes on before the reserve
+ *       is complete. A segment has as many pages as its next merge needs: so such a merge takes no
+ *       more than it gives back.
  *
- * Progress: lock-free, except that an operation that finds C full waits a little for the client that has
- * filled it. Every loop is bounded and ends with FAR_CONTENTION.
+ * Progress: lock-free, except that an operation that finds C full waits a little for the client
+ * that has filled it. Every loop is bounded and ends with FAR_CONTENTION.
  */
 #ifndef SEPHASH_SEPHASH_H
 #define SEPHASH_SEPHASH_H
@@ -142,15 +144,16 @@ static inline uint64_t sephash_key_tag(const struct sephash_view *view,
 }
 
 /* ---- sephash_table.c: the FPTable ------------------------------------------------------------ */
-/* Makes the table of a MainSegment: the entries of fp i are those from start[i] on, below start[i + 1].
- * Returns the number of points. */
+/* Makes the table of a MainSegment: the entries of fp i are those from start[i] on, below start[i +
+ * 1]. Returns the number of points. */
 unsigned sephash_table_make(bool plain, const uint32_t start[SEPHASH_FPS + 1], uint16_t *table,
                             unsigned *err);
 /* The entries *from and up to *to may have the fp, and all others have not. */
 void sephash_table_find(bool plain, const uint16_t *table, unsigned points, unsigned err,
                         unsigned entries, unsigned fp, unsigned *from, unsigned *to);
 
-/* ---- sephash_view.c: what a session knows ------------------------------------------------------ */
+/* ---- sephash_view.c: what a session knows
+ * ------------------------------------------------------ */
 int sephash_attach(struct op *op, const struct index_table *table, struct index_view **view);
 void sephash_detach(struct index_view *view);
 int sephash_refresh(struct op *op, struct index_view *view);
@@ -169,7 +172,8 @@ void sephash_know_filled(struct sephash_view *view, const struct sephash_segment
 void sephash_know_barren(struct sephash_view *view, const struct sephash_segment *segment,
                          unsigned filled);
 
-/* ---- sephash_look.c: an operation's view of a segment --------------------------------------------- */
+/* ---- sephash_look.c: an operation's view of a segment
+ * --------------------------------------------- */
 struct sephash_look {
     struct sephash_segment segment; /* a copy */
     unsigned from, to;              /* the entries of the MainSegment that may be of the key */
@@ -195,7 +199,8 @@ enum sephash_wanted {
  * segment, or none, it takes more round trips. */
 int sephash_look(struct op *op, struct sephash_view *view, const struct sephash_key *key,
                  unsigned wanted, struct sephash_look *look);
-/* Reads the header and the slots of the CurSegment that the state names, into the look and the cache. */
+/* Reads the header and the slots of the CurSegment that the state names, into the look and the
+ * cache. */
 int sephash_learn(struct op *op, struct sephash_view *view, uint64_t state,
                   struct sephash_look *look);
 /* Adds the READ of all slots; the flush is followed by sephash_count_slots(). */
@@ -214,7 +219,8 @@ int sephash_probe(struct op *op, const struct sephash_key *key, const struct sep
 /* Is the candidate a delete? */
 bool sephash_deletes(const struct sephash_look *look, unsigned place);
 
-/* ---- sephash_resolve.c: which entries count -------------------------------------------------------- */
+/* ---- sephash_resolve.c: which entries count
+ * -------------------------------------------------------- */
 enum sephash_fate {
     SEPHASH_LIVE,    /* the newest of its key */
     SEPHASH_COVERED, /* there is a newer one, or a delete: its block is retired by the merge */
@@ -230,8 +236,8 @@ struct sephash_item {
     bool unreadable;   /* its block had to be read, and is damaged */
     const void *image; /* of the block, in BUF_BLOCK_IN; NULL: it was not read, or is not whole */
 };
-/* Sorts the items by group and rank, and decides what each one is. Reads the blocks of those that share
- * a group. */
+/* Sorts the items by group and rank, and decides what each one is. Reads the blocks of those that
+ * share a group. */
 int sephash_resolve(struct op *op, struct sephash_item *items, unsigned count);
 
 /* The state of a whole segment. */
@@ -242,21 +248,22 @@ struct sephash_state {
     struct sephash_item *items;
     unsigned count;
 };
-/* Reads it, with what is in the batch. The items are those that had to be compared, and say which entries
- * do not count; the caller frees them. */
+/* Reads it, with what is in the batch. The items are those that had to be compared, and say which
+ * entries do not count; the caller frees them. */
 int sephash_read_state(struct op *op, struct sephash_view *view, struct sephash_state *state);
 /* Clears the words that do not count. */
 void sephash_clear_dead(struct sephash_state *state);
 
-/* ---- sephash_reserve.c ------------------------------------------------------------------------- */
+/* ---- sephash_reserve.c
+ * ------------------------------------------------------------------------- */
 /* Objects for the reserve. */
 struct sephash_spares {
     unsigned count, place[SEPHASH_RESERVE], number[SEPHASH_RESERVE];
     uint64_t word[SEPHASH_RESERVE];
     bool complete;
 };
-/* Takes all of the reserve that the image of the root shows, and clears it there: it becomes free memory
- * of this client. */
+/* Takes all of the reserve that the image of the root shows, and clears it there: it becomes free
+ * memory of this client. */
 int sephash_reserve_take(struct op *op, struct sephash_view *view, struct sephash_root *root);
 /* Allocates what is missing for a segment of that many pages. FAR_POOL_FULL: not all. */
 int sephash_reserve_fill(struct op *op, struct sephash_view *view, const struct sephash_root *root,
@@ -270,17 +277,19 @@ void sephash_reserve_end(struct op *op, struct sephash_view *view, struct sephas
 /* Completes the reserve before a value is stored. FAR_POOL_FULL. */
 int sephash_reserve_restore(struct op *op, struct sephash_view *view);
 
-/* ---- sephash_merge.c ------------------------------------------------------------------------------ */
-/* The segment's CurSegment is full, and this operation has found its anchor: makes a new one, or two.
- * `removes`: in order to delete or replace a key (SEPHASH-H8). FAR_OK: it is done, perhaps by another
- * client. */
+/* ---- sephash_merge.c
+ * ------------------------------------------------------------------------------ */
+/* The segment's CurSegment is full, and this operation has found its anchor: makes a new one, or
+ * two. `removes`: in order to delete or replace a key (SEPHASH-H8). FAR_OK: it is done, perhaps by
+ * another client. */
 int sephash_merge(struct op *op, struct sephash_view *view, const struct sephash_segment *segment,
                   bool removes);
-/* The pool is full: merges the segment of the hash, and others, before they are full, if that gives back
- * blocks of old values: until these make up for what was not to be had. */
+/* The pool is full: merges the segment of the hash, and others, before they are full, if that gives
+ * back blocks of old values: until these make up for what was not to be had. */
 void sephash_make_room(struct op *op, struct sephash_view *view, uint64_t hash);
 
-/* ---- the rest ---------------------------------------------------------------------------------- */
+/* ---- the rest
+ * ---------------------------------------------------------------------------------- */
 int sephash_create(struct op *op, const struct index_options *options, uint64_t hash_seed,
                    gaddr *root);
 int sephash_discard(struct op *op, gaddr root);

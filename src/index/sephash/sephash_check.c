@@ -1,15 +1,15 @@
 /*
- * Walking the whole table: to count what is in it, to mark what it reaches, and to prove on a quiet table
- * that
+ * Walking the whole table: to count what is in it, to mark what it reaches, and to prove on a quiet
+ * table that
  *
- *   SEPHASH-W1  every anchor that is found from the first ones is of the right depth and suffix, and leads
- *       to a whole fork or to a whole CurSegment (PARTS-1);
- *   SEPHASH-W2  every entry that counts points to a whole block of its size class, whose key belongs to
- *       the segment and has the entry's tag;
+ *   SEPHASH-W1  every anchor that is found from the first ones is of the right depth and suffix,
+ *       and leads to a whole fork or to a whole CurSegment (PARTS-1);
+ *   SEPHASH-W2  every entry that counts points to a whole block of its size class, whose key
+ *       belongs to the segment and has the entry's tag;
  *   SEPHASH-W3  MainSegments are sorted by fp, and the FPTable says where each fp is;
  *   SEPHASH-W4  no key is in a MainSegment twice (SEPHASH-H2);
- *   SEPHASH-W5  the slots behind an empty one are empty (SEPHASH-H1), and the keys of the others are
- *       marked in the filter (SEPHASH-H5);
+ *   SEPHASH-W5  the slots behind an empty one are empty (SEPHASH-H1), and the keys of the others
+ *       are marked in the filter (SEPHASH-H5);
  *   SEPHASH-W6  every entry of the directory leads to an anchor of its suffix (PARTS-2).
  */
 #include "index/parts_walk.h"
@@ -49,7 +49,8 @@ static void mark_pointer(struct walk *w, uint64_t pointer)
     mark(w, pointer_gaddr(pointer), pointer_class(pointer));
 }
 
-/* ---- one segment -------------------------------------------------------------------------------- */
+/* ---- one segment
+ * -------------------------------------------------------------------------------- */
 
 static int no_memory(void)
 {
@@ -156,7 +157,8 @@ static int check_words(struct walk *w)
     return rc;
 }
 
-/* ---- repairs -------------------------------------------------------------------------------------- */
+/* ---- repairs
+ * -------------------------------------------------------------------------------------- */
 
 static gaddr word_at(const struct walk *w, unsigned place, uint64_t *delta)
 {
@@ -170,8 +172,8 @@ static gaddr word_at(const struct walk *w, unsigned place, uint64_t *delta)
     return pointer_gaddr(s->page[place / page]);
 }
 
-/* Changes a word, from what was judged to be wrong. A client that merges the segment meanwhile may bring
- * the old one back: then it is for the next walk. */
+/* Changes a word, from what was judged to be wrong. A client that merges the segment meanwhile may
+ * bring the old one back: then it is for the next walk. */
 static int change_word(struct walk *w, const struct index_finding *f, uint64_t to, bool *done)
 {
     uint64_t delta;
@@ -248,7 +250,8 @@ static int report_findings(struct walk *w)
     return rc;
 }
 
-/* ---- the walk ------------------------------------------------------------------------------------ */
+/* ---- the walk
+ * ------------------------------------------------------------------------------------ */
 
 /* Reads all of a segment, and copies its words. */
 static int read_segment(struct walk *w)
@@ -271,8 +274,9 @@ static int read_segment(struct walk *w)
     return rc;
 }
 
-/* If the segment was merged since the walk came to it, there is nothing to be found. A READ of slots that others fill
- * may find one empty and the next filled. If that one was filled at an earlier look, then it is damage (SEPHASH-H1). */
+/* If the segment was merged since the walk came to it, there is nothing to be found. A READ of
+ * slots that others fill may find one empty and the next filled. If that one was filled at an
+ * earlier look, then it is damage (SEPHASH-H1). */
 static int look(void *arg, unsigned number)
 {
     struct walk *w = arg;
@@ -419,8 +423,8 @@ int sephash_check(struct op *op, struct index_view *base, struct index_report *r
     return rc;
 }
 
-/* The version of caches need not change: what a session follows without a look at its anchor, the anchors,
- * stays reachable (PARTS-1). */
+/* The version of caches need not change: what a session follows without a look at its anchor, the
+ * anchors, stays reachable (PARTS-1). */
 int sephash_mark(struct op *op, struct index_view *base, struct marker *marker)
 {
     struct walk *w = start_walk(op, base);

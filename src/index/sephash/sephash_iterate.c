@@ -1,21 +1,23 @@
 /*
- * Iterating: the segments in an order that growth does not disturb, and within a segment by fingerprints.
+ * Iterating: the segments in an order that growth does not disturb, and within a segment by
+ * fingerprints.
  *
- * Take the lowest 26 bits of a key's hash, reversed, as its position. A segment holds the keys of one
- * interval of positions, and a split cuts it in two. Within a segment keys are ordered by fp, fp2, and
- * 23 more bits of the hash. None of this changes when a key is updated, or its segment merged. So a
- * cursor is the position where a segment's interval begins, and such a place: all keys before it have
- * been returned. The 23 bits take the key itself. They are known only if its block was read because its
- * group (fp and fp2) has other entries, and count as 0 otherwise.
+ * Take the lowest 26 bits of a key's hash, reversed, as its position. A segment holds the keys of
+ * one interval of positions, and a split cuts it in two. Within a segment keys are ordered by fp,
+ * fp2, and 23 more bits of the hash. None of this changes when a key is updated, or its segment
+ * merged. So a cursor is the position where a segment's interval begins, and such a place: all keys
+ * before it have been returned. The 23 bits take the key itself. They are known only if its block
+ * was read because its group (fp and fp2) has other entries, and count as 0 otherwise.
  *
- *   SEPHASH-I1  What is returned was true at one instant: a call takes the entries of a segment from one
- *       state of it (SEPHASH-H3).
- *   SEPHASH-I2  A call goes on to the end of what it has read, or to the first entry that does not fit.
- *       If a split has moved the rest of a segment to its second half, whose interval begins later, then
- *       what was returned of that half is returned again: keys may come twice, but none is left out. So
- *       does a key that is alone in its group by now, if the cursor is in the middle of that group.
- *   SEPHASH-I3  An entry whose block is damaged may be of the key of any older entry of its group, and
- *       may replace or delete it. So these count as damaged, too: no value is returned that was
+ *   SEPHASH-I1  What is returned was true at one instant: a call takes the entries of a segment
+ *       from one state of it (SEPHASH-H3).
+ *   SEPHASH-I2  A call goes on to the end of what it has read, or to the first entry that does not
+ *       fit. If a split has moved the rest of a segment to its second half, whose interval begins
+ *       later, then what was returned of that half is returned again: keys may come twice, but none
+ *       is left out. So does a key that is alone in its group by now, if the cursor is in the
+ *       middle of that group.
+ *   SEPHASH-I3  An entry whose block is damaged may be of the key of any older entry of its group,
+ *       and may replace or delete it. So these count as damaged, too: no value is returned that was
  *       overwritten.
  */
 #include "index/iterate.h"
@@ -53,7 +55,8 @@ struct iteration {
     unsigned listed;
 };
 
-/* ---- reading a part of a segment ------------------------------------------------------------------ */
+/* ---- reading a part of a segment
+ * ------------------------------------------------------------------ */
 
 static unsigned first_fp(const struct iteration *it)
 {
@@ -146,7 +149,8 @@ static int list_part(struct op *op, struct sephash_view *view, struct iteration 
     return rc;
 }
 
-/* ---- adding ---------------------------------------------------------------------------------------- */
+/* ---- adding
+ * ---------------------------------------------------------------------------------------- */
 
 /* Has the key been returned? */
 static bool is_before(const struct listed *l, uint64_t place)
@@ -163,7 +167,8 @@ static bool add_slot(const struct op *op, struct index_blocks *blocks,
     return index_iterate_slot(op, blocks, out, l->word, place);
 }
 
-/* Adds what was listed, from the cursor's place on. *full: an entry did not fit, and the place is its. */
+/* Adds what was listed, from the cursor's place on. *full: an entry did not fit, and the place is
+ * its. */
 static int add_listed(struct op *op, struct sephash_view *view, struct iteration *it,
                       struct entries_out *out, bool *full)
 {

@@ -16,9 +16,9 @@
  *                  1 | 0              | fork 40             split, for good
  *           id:    suffix 32 | depth 8 | tag 24
  *
- * Only these words are ever changed, by CAS: an anchor's state, empty slots, entries of the directory,
- * the directory's word and the reserve in the root. Words of a filter are set to 1 by WRITE. All else
- * is written before anything points to it, and constant.
+ * Only these words are ever changed, by CAS: an anchor's state, empty slots, entries of the
+ * directory, the directory's word and the reserve in the root. Words of a filter are set to 1 by
+ * WRITE. All else is written before anything points to it, and constant.
  */
 #ifndef SEPHASH_LAYOUT_H
 #define SEPHASH_LAYOUT_H
@@ -37,7 +37,8 @@
 #define SEPHASH_TAG      (~0ull << POINTER_OWN_AT(0)) /* fp, fp2, dep: all that a word says of its key */
 _Static_assert(SEPHASH_DEP_AT + INDEX_SPLIT_BITS == 64, "an entry is a word");
 
-/* What a repair makes of an entry that leads nowhere: it leads to no block, and the slot stays filled. */
+/* What a repair makes of an entry that leads nowhere: it leads to no block, and the slot stays
+ * filled. */
 #define SEPHASH_VOID (1ull << POINTER_CLASS_AT)
 
 static inline unsigned sephash_fp(uint64_t entry)
@@ -117,8 +118,8 @@ struct sephash_head {
 };
 _Static_assert(sizeof(struct sephash_head) == 192, "three lines");
 
-/* What an FPTable has room for: a number for each fp, or record points. The paper's 32 are enough for
- * large segments; those that were just split take some more. */
+/* What an FPTable has room for: a number for each fp, or record points. The paper's 32 are enough
+ * for large segments; those that were just split take some more. */
 #define SEPHASH_POINTS_MAX 128u
 
 /* The sizes of a table's parts. */
@@ -133,8 +134,8 @@ static inline unsigned sephash_largest(unsigned a, unsigned b, unsigned c)
     return a > b ? (a > c ? a : c) : (b > c ? b : c);
 }
 /* Pages are as large as the sixteenth part of a MainSegment, so that little of the
- * last one is empty, and what one segment gives back serves any other. There is room for what a segment
- * has when it is split, and for some more. */
+ * last one is empty, and what one segment gives back serves any other. There is room for what a
+ * segment has when it is split, and for some more. */
 static inline void sephash_shape_set(struct sephash_shape *s, uint64_t slots, uint64_t ratio,
                                      bool filter, bool points)
 {
@@ -199,7 +200,8 @@ static inline uint64_t sephash_head_sum(const struct sephash_head *h, const uint
     return hash_sum(table, 2ull * h->points, sum);
 }
 
-/* ---- root --------------------------------------------------------------------------------------- */
+/* ---- root
+ * --------------------------------------------------------------------------------------- */
 #define SEPHASH_RESERVE (SEPHASH_PAGES + 1) /* pages, and a CurSegment as the last one */
 
 /* A word of the reserve is a pointer, and a sum of it in the bits above. */

@@ -1,7 +1,7 @@
 /*
- * Looking at a segment. The first round trip goes by what the session knows, and reads the anchor with
- * it. If the anchor names another CurSegment by now, or was split, that is read in further ones
- * (SEPHASH-H7).
+ * Looking at a segment. The first round trip goes by what the session knows, and reads the anchor
+ * with it. If the anchor names another CurSegment by now, or was split, that is read in further
+ * ones (SEPHASH-H7).
  */
 #include "index/sephash/sephash.h"
 
@@ -10,8 +10,8 @@
 /* Slots that a put reads to find the first empty one. */
 #define WINDOW 16u
 
-/* If the session has not met a segment for more epochs than this, it does not use what it knows of it:
- * the generation of the anchor's word might have come round meanwhile. */
+/* If the session has not met a segment for more epochs than this, it does not use what it knows of
+ * it: the generation of the anchor's word might have come round meanwhile. */
 #define TRUST_EPOCHS 1024u
 
 /* How often an anchor that was split leads on, and once from the beginning. */
@@ -54,7 +54,8 @@ static void copy_known(const struct op *op, const struct sephash_view *view,
     set_range(view, key, k->table, wanted, l);
 }
 
-/* ---- READs ------------------------------------------------------------------------------------- */
+/* ---- READs
+ * ------------------------------------------------------------------------------------- */
 
 /* READs go by a guess until the anchor has been read. */
 static void guessed(struct op *op, const struct sephash_look *l)
@@ -142,7 +143,8 @@ static void take_wanted(struct op *op, const struct sephash_view *view, unsigned
     l->mark = ((const struct images *)op->buf[BUF_INDEX])->mark;
 }
 
-/* ---- learning ---------------------------------------------------------------------------------- */
+/* ---- learning
+ * ---------------------------------------------------------------------------------- */
 
 static int judge_head(const struct sephash_view *view, const struct sephash_segment *s,
                       const struct images *m)
@@ -200,7 +202,8 @@ static int follow(struct op *op, struct sephash_view *view, uint64_t state,
     return rc == FAR_OK ? index_parts_know_split(&view->parts, &s->part, m->fork.child) : rc;
 }
 
-/* ---- looking ----------------------------------------------------------------------------------- */
+/* ---- looking
+ * ----------------------------------------------------------------------------------- */
 
 /* One look by what the session knows. *state is what the anchor says. */
 static int look_once(struct op *op, struct sephash_view *view, const struct sephash_key *key,
@@ -288,7 +291,8 @@ int sephash_look(struct op *op, struct sephash_view *view, const struct sephash_
                     view->base.table->desc.name);
 }
 
-/* ---- candidates -------------------------------------------------------------------------------- */
+/* ---- candidates
+ * -------------------------------------------------------------------------------- */
 
 void sephash_gather(struct sephash_look *l)
 {

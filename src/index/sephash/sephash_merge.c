@@ -6,8 +6,8 @@
  *   3  WRITE new pages and CurSegments (split: anchors and a fork, too); CAS the anchor
  *   4  split: CAS the entries of the directory, or WRITE a larger one and CAS the root
  *
- * If the segment is split, and that uses the last of the entries' split bits, then all blocks are read
- * between 2 and 3.
+ * If the segment is split, and that uses the last of the entries' split bits, then all blocks are
+ * read between 2 and 3.
  */
 #include "index/sephash/sephash.h"
 
@@ -46,7 +46,8 @@ struct merge {
     struct sephash_spares spares;
 };
 
-/* ---- what remains -------------------------------------------------------------------------------- */
+/* ---- what remains
+ * -------------------------------------------------------------------------------- */
 
 /* Is the word one of those that go to the half? */
 static bool goes_to(const struct merge *m, uint64_t word, unsigned half)
@@ -57,8 +58,8 @@ static bool goes_to(const struct merge *m, uint64_t word, unsigned half)
                                           index_split_phase(start, s->part.suffix)) == half;
 }
 
-/* Counts those of the words that go to the half, by fp, or puts them in their places if there is room for
- * them. Entries of a MainSegment come in runs of one fp. */
+/* Counts those of the words that go to the half, by fp, or puts them in their places if there is
+ * room for them. Entries of a MainSegment come in runs of one fp. */
 static void deal(const struct merge *m, unsigned half, const uint64_t *words, unsigned count,
                  uint32_t *by_fp, uint64_t *room)
 {
@@ -95,8 +96,8 @@ static void sort_half(const struct merge *m, struct made *made, unsigned half)
     deal(m, half, m->state.main, l->segment.entries, at, made->words);
 }
 
-/* Gives entries their next split bits, which takes their blocks. An entry whose block cannot be read keeps
- * what it has: no lookup finds it anyway. */
+/* Gives entries their next split bits, which takes their blocks. An entry whose block cannot be
+ * read keeps what it has: no lookup finds it anyway. */
 static int renew(struct merge *m, struct made *made, unsigned depth)
 {
     unsigned count = made->start[SEPHASH_FPS], start = m->view->parts.start;
@@ -125,7 +126,8 @@ static int renew(struct merge *m, struct made *made, unsigned depth)
     return FAR_OK;
 }
 
-/* Segments of one depth are split at different sizes, so that not all are split at the same time. */
+/* Segments of one depth are split at different sizes, so that not all are split at the same
+ * time. */
 static unsigned limit_of(const struct sephash_view *view, const struct sephash_segment *s)
 {
     uint64_t mixed = (s->part.suffix + 1) * 0x9e3779b97f4a7c15ull >> 60;
@@ -173,7 +175,8 @@ static int arrange(struct merge *m)
     return rc == FAR_OK ? renew(m, &m->made[1], s->part.depth + 1u) : rc;
 }
 
-/* ---- memory ---------------------------------------------------------------------------------------- */
+/* ---- memory
+ * ---------------------------------------------------------------------------------------- */
 
 static int allocate(struct merge *m, unsigned size_class, gaddr *at)
 {
@@ -183,8 +186,8 @@ static int allocate(struct merge *m, unsigned size_class, gaddr *at)
     return rc;
 }
 
-/* A segment gets as many pages as its next merge needs. So if the pool is full by then, that one takes no
- * more from the reserve than it gives back (SEPHASH-H8). */
+/* A segment gets as many pages as its next merge needs. So if the pool is full by then, that one
+ * takes no more from the reserve than it gives back (SEPHASH-H8). */
 static unsigned pages_for(const struct merge *m, unsigned entries)
 {
     unsigned pages = sephash_pages(&m->view->shape, entries + m->view->shape.slots);
@@ -279,7 +282,8 @@ static int take_memory(struct merge *m)
     return rc;
 }
 
-/* ---- publishing ------------------------------------------------------------------------------------ */
+/* ---- publishing
+ * ------------------------------------------------------------------------------------ */
 
 uint32_t sephash_cur_image(const struct sephash_shape *shape, struct sephash_head *head,
                            const uint16_t *table, void *image)
@@ -339,8 +343,8 @@ static bool doubles(const struct merge *m)
            index_parts_doubles(&m->view->parts, m->root.directory, &m->state.look.segment.part);
 }
 
-/* Writes all, and changes the anchor. *swapped: the new segments are the table's. *directory: its entries,
- * if it has to be doubled. */
+/* Writes all, and changes the anchor. *swapped: the new segments are the table's. *directory: its
+ * entries, if it has to be doubled. */
 static int publish(struct merge *m, bool *swapped, uint64_t **directory)
 {
     struct op *op = m->op;
@@ -369,9 +373,11 @@ static int publish(struct merge *m, bool *swapped, uint64_t **directory)
     return rc;
 }
 
-/* ---- afterwards ------------------------------------------------------------------------------------ */
+/* ---- afterwards
+ * ------------------------------------------------------------------------------------ */
 
-/* The anchor was changed, or it is not known whether it was: then what would be retired may be lost. */
+/* The anchor was changed, or it is not known whether it was: then what would be retired may be
+ * lost. */
 static void give_up(struct merge *m, bool changed, uint64_t pointer)
 {
     if (changed)
@@ -461,17 +467,19 @@ static int merge(struct merge *m)
     return FAR_OK;
 }
 
-/* ---- a pool that is full ------------------------------------------------------------------------- */
+/* ---- a pool that is full
+ * ------------------------------------------------------------------------- */
 
-/* Bytes that are given back if there are as many: with less, the next change would find the pool full again. */
+/* Bytes that are given back if there are as many: with less, the next change would find the pool
+ * full again. */
 #define GIVEN_BYTES 65536u
 
-/* Once a session has looked at all segments in vain, and has made nothing that could be given back since,
- * it looks at this many each time: others may have. */
+/* Once a session has looked at all segments in vain, and has made nothing that could be given back
+ * since, it looks at this many each time: others may have. */
 #define LOOKS 64u
 
-/* Fills the slots that are empty, so that the segment can be merged. The order of these does not matter
- * (SEPHASH-H1). */
+/* Fills the slots that are empty, so that the segment can be merged. The order of these does not
+ * matter (SEPHASH-H1). */
 static int fill_slots(struct op *op, const struct sephash_view *view, const struct sephash_look *l)
 {
     int rc = FAR_OK;
@@ -494,8 +502,8 @@ static uint64_t covered_bytes(const struct sephash_state *state)
     return bytes;
 }
 
-/* Merges a segment before its time if it has blocks that are not needed any more, and adds their bytes
- * to *given. */
+/* Merges a segment before its time if it has blocks that are not needed any more, and adds their
+ * bytes to *given. */
 static int compact(struct op *op, struct sephash_view *view, uint64_t hash, uint64_t *given)
 {
     struct sephash_key key = {.hash = hash};

@@ -21,8 +21,8 @@ static int probe_all(struct op *op, struct read *r)
     return sephash_probe(op, &r->key, &r->look, r->out, &r->found);
 }
 
-/* Reads the slots, because the key is marked, together with the blocks of the MainSegment's candidates.
- * If a slot agrees with the key, all blocks are read, newest first. */
+/* Reads the slots, because the key is marked, together with the blocks of the MainSegment's
+ * candidates. If a slot agrees with the key, all blocks are read, newest first. */
 static int probe_marked(struct op *op, struct sephash_view *view, struct read *r)
 {
     sephash_read_slots(op, view, &r->look, 0);

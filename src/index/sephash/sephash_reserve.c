@@ -1,8 +1,8 @@
 /*
- * The reserve (SEPHASH-H8): memory for one merge, which the root names. An object of it is taken by a CAS of
- * its word to 0, and is then free memory of the client. A session that has taken some, or has found that
- * some is missing, stores no values before the reserve is complete: otherwise they might use up what
- * merges give back, and then nothing could be deleted.
+ * The reserve (SEPHASH-H8): memory for one merge, which the root names. An object of it is taken by
+ * a CAS of its word to 0, and is then free memory of the client. A session that has taken some, or
+ * has found that some is missing, stores no values before the reserve is complete: otherwise they
+ * might use up what merges give back, and then nothing could be deleted.
  */
 #include "index/sephash/sephash.h"
 

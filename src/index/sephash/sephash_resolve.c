@@ -1,6 +1,6 @@
 /*
- * Which entries of a segment count. The entries of a key agree in their tags, but entries that agree may
- * be of different keys: then their blocks are read, and their keys are compared.
+ * Which entries of a segment count. The entries of a key agree in their tags, but entries that
+ * agree may be of different keys: then their blocks are read, and their keys are compared.
  */
 #include "index/sephash/sephash.h"
 
@@ -125,8 +125,8 @@ static bool same_key(const struct sephash_item *a, const struct sephash_item *b)
     return x->klen == y->klen && memcmp(block_key(x), block_key(y), x->klen) == 0;
 }
 
-/* The item is the newest of its key. Those below it in the group that have its key are covered. If one of
- * them has the same word, then the item is a delete. */
+/* The item is the newest of its key. Those below it in the group that have its key are covered. If
+ * one of them has the same word, then the item is a delete. */
 static void cover_older(struct sephash_item *items, unsigned i, unsigned end)
 {
     for (unsigned j = i + 1; j < end; j++) {
@@ -161,12 +161,13 @@ int sephash_resolve(struct op *op, struct sephash_item *items, unsigned count)
     return rc;
 }
 
-/* ---- a whole segment --------------------------------------------------------------------------- */
+/* ---- a whole segment
+ * --------------------------------------------------------------------------- */
 
 #define NONE UINT16_MAX
 
-/* Slots in lists, by fp: entries of the MainSegment are compared with those of their own fp. Most need no
- * comparison, because none of the slots has their fp and the lowest bits of their fp2. */
+/* Slots in lists, by fp: entries of the MainSegment are compared with those of their own fp. Most
+ * need no comparison, because none of the slots has their fp and the lowest bits of their fp2. */
 #define SHORT_BITS 12u
 struct by_fp {
     uint16_t head[SEPHASH_FPS], next[SEPHASH_SLOTS_MAX];
@@ -206,8 +207,8 @@ static void add_item(struct sephash_state *state, uint64_t word, uint32_t rank)
         .word = word, .group = (uint32_t)(word >> POINTER_OWN_AT(0)), .rank = rank};
 }
 
-/* Makes items of all slots, and of the entries that agree with one. Below M there is nothing, and no key
- * is there twice: other entries need no look. */
+/* Makes items of all slots, and of the entries that agree with one. Below M there is nothing, and
+ * no key is there twice: other entries need no look. */
 static int make_items(struct sephash_state *state)
 {
     unsigned filled = state->look.filled, entries = state->look.segment.entries, matches = 0;

@@ -1,11 +1,11 @@
 /*
  * The FPTable: where in a MainSegment the entries of an fp begin.
  *
- * Plain: a number for each of the 256 fps. With record points (section 4.4.2 of the paper): the entries
- * are spread evenly, so those of fp i begin near entries * i / 256. A point (fp, delta) says that from
- * this fp on delta * unit is to be added. Points are made until no start is further than `err` from
- * what they say. So one READ from the lowest possible start to the highest possible end has all
- * entries of an fp, and it is never necessary to read on.
+ * Plain: a number for each of the 256 fps. With record points (section 4.4.2 of the paper): the
+ * entries are spread evenly, so those of fp i begin near entries * i / 256. A point (fp, delta)
+ * says that from this fp on delta * unit is to be added. Points are made until no start is further
+ * than `err` from what they say. So one READ from the lowest possible start to the highest possible
+ * end has all entries of an fp, and it is never necessary to read on.
  *
  *   point   delta 8, signed | fp 8
  */

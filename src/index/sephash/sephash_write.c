@@ -1,9 +1,9 @@
 /*
  * Changing a key: appending to its CurSegment.
  *
- * A put needs to know nothing of the key, so it reads a window of the slots only. All other changes read
- * all slots and the range of the MainSegment, and judge the key by that (SEPHASH-H4). index/change.h has
- * the blocks, and when they are written.
+ * A put needs to know nothing of the key, so it reads a window of the slots only. All other changes
+ * read all slots and the range of the MainSegment, and judge the key by that (SEPHASH-H4).
+ * index/change.h has the blocks, and when they are written.
  */
 #include "index/sephash/sephash.h"
 
@@ -11,8 +11,8 @@
  * is only faster, because both may. */
 #define MERGE_WAITS 16u
 
-/* A session that finds the pool full compacts segments, but not each time: a merge takes memory before
- * it gives some back, and what it has given back must come through its epochs first. Of
+/* A session that finds the pool full compacts segments, but not each time: a merge takes memory
+ * before it gives some back, and what it has given back must come through its epochs first. Of
  * COMPACTIONS_EVERY changes in a row that find no memory, the first COMPACTIONS do. */
 #define COMPACTIONS       2u
 #define COMPACTIONS_EVERY 8u
@@ -30,7 +30,8 @@ struct write {
     uint64_t stale;
 };
 
-/* ---- a CurSegment that is full ------------------------------------------------------------------ */
+/* ---- a CurSegment that is full
+ * ------------------------------------------------------------------ */
 
 /* Another client has filled it, and merges it now if it lives. Waits a little, then does it. */
 static int merge_or_wait(struct op *op, struct sephash_view *view, struct write *w, bool removes)
@@ -48,7 +49,8 @@ static int merge_or_wait(struct op *op, struct sephash_view *view, struct write 
     return sephash_merge(op, view, s, removes);
 }
 
-/* ---- appending ----------------------------------------------------------------------------------- */
+/* ---- appending
+ * ----------------------------------------------------------------------------------- */
 
 /* The mark of the filter goes ahead of the CAS (SEPHASH-H5). */
 static unsigned add_cas(struct op *op, const struct sephash_view *view, const struct write *w,
@@ -64,8 +66,8 @@ static unsigned add_cas(struct op *op, const struct sephash_view *view, const st
     return op_cas(op, cur, sephash_slot_at(&view->shape, w->look.filled), 0, word);
 }
 
-/* Appends the word: as long as others are faster, behind theirs. *again: one of theirs may be of the
- * key, or the CurSegment is full. */
+/* Appends the word: as long as others are faster, behind theirs. *again: one of theirs may be of
+ * the key, or the CurSegment is full. */
 static int append(struct op *op, struct sephash_view *view, struct write *w, uint64_t word,
                   bool *again)
 {
@@ -85,8 +87,8 @@ static int append(struct op *op, struct sephash_view *view, struct write *w, uin
     return FAR_OK;
 }
 
-/* This operation has filled the last slot, so it merges. What it was to do is done: it does not matter to
- * it whether that succeeds. */
+/* This operation has filled the last slot, so it merges. What it was to do is done: it does not
+ * matter to it whether that succeeds. */
 static void after_append(struct op *op, struct sephash_view *view, struct write *w)
 {
     sephash_know_filled(view, &w->look.segment, w->look.filled + 1);
@@ -94,7 +96,8 @@ static void after_append(struct op *op, struct sephash_view *view, struct write 
         (void)sephash_merge(op, view, &w->look.segment, false);
 }
 
-/* ---- the change ---------------------------------------------------------------------------------- */
+/* ---- the change
+ * ---------------------------------------------------------------------------------- */
 
 static int look(struct op *op, struct sephash_view *view, struct write *w, bool *again)
 {
@@ -125,7 +128,8 @@ static unsigned near_node(const struct sephash_view *view, const struct write *w
     return gaddr_node(sephash_known_of(view, w->key.hash)->segment.part.anchor);
 }
 
-/* Prepares the block of a value that is known. While the reserve is incomplete, nothing is stored. */
+/* Prepares the block of a value that is known. While the reserve is incomplete, nothing is
+ * stored. */
 static int start(struct op *op, struct sephash_view *view, struct write *w)
 {
     bool removes = w->change.want->present == CHANGE_REMOVE;

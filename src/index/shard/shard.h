@@ -24,47 +24,48 @@
  *   update, put of a known key the CAS of the entry
  *   delete                     the CAS from the entry to a tombstone
  *   get, found                 the READ of the entry
- *   get, not found             an instant between call and return when the key was absent (SHARD-S7)
- *   update, delete, not found  as for get, not found;  insert, exists: as for get, found
+ *   get, not found             an instant between call and return when the key was absent
+ *   (SHARD-S7) update, delete, not found  as for get, not found;  insert, exists: as for get, found
  *
  * Guarantees, each used by those after it
  *
  *   SHARD-S1  A block is whole before a word names it, and does not change while one does.
  *   SHARD-S2  Nothing that others can reach is ever written by WRITE. Words change by CAS only, so
  *       there are no locks, and nothing to recover: any client may die at any verb.
- *   SHARD-S3  Inserts of a unit compete for one word, the tail: the lowest free one. Used slots stay
- *       used, and keep their key, until a purge or a move. So if the CAS of the tail succeeds, no
- *       key was inserted in the unit since its image was read, and a key has at most one live slot.
+ *   SHARD-S3  Inserts of a unit compete for one word, the tail: the lowest free one. Used slots
+ *       stay used, and keep their key, until a purge or a move. So if the CAS of the tail succeeds,
+ *       no key was inserted in the unit since its image was read, and a key has at most one live
+ *       slot.
  *   SHARD-S4  A purge makes deleted slots free in three steps, each complete before the next. First
- *       every tombstone below the frontier (the lowest candidate) becomes a filler with a new stamp.
- *       Then every candidate above the frontier becomes open. Then the frontier becomes complete. A CAS
- *       of the first two steps fails only if another purge was faster. Then that word has the stamp of
- *       the other purge, and an open word is as good with any stamp. Fillers are free only while the
- *       frontier is complete with their stamp, and they are used before it. So every insert that has
- *       read an older frontier fails, and a candidate that is not open shows that no purge was
- *       completed. A READ may be torn, and show words of before and after a purge. So an insert whose
- *       frontier is open or complete, or that has none because the unit is full, reads twice, and the
- *       second image must show the same frontier as the first.
- *   SHARD-S5  A move from version u to u+1 changes the tail to a plan, and so stops inserts. It seals
- *       every live entry that goes to the child. All that on one image: then what moves is frozen and
- *       complete. Then it fills the child by CAS from 0, in the order of the slots, and marks slot 63.
- *       The last of these CAS publishes the child. All movers fill in the same, and a late CAS fails,
- *       because no word of a published bucket is ever 0 again in a slot that was filled. What a purge
- *       has left is freed behind the plan, and may lie below it, or be the frontier above a filler
- *       that the plan is in. A torn image may show such a word, and not the plan: then it has a wrong
- *       tail. So if the tail was freed by the move from u itself, inserts and movers read twice. The
- *       second image shows the plan.
- *   SHARD-S6  A unit is published once and for all, and its children in the order of their versions.
- *       The authority for a hash is the newest published unit on its path. It passes from a unit to
- *       its child with the publishing CAS; what is in the child then is what was frozen.
- *   SHARD-S7  A miss in the unit of version R, if that is published, is true: a key that was present
- *       throughout has one slot throughout, which was read. This holds across the levels, too: the
- *       last slot of a level is used before any slot of the next one, and it says so (`overflow`)
- *       until nothing is left there.
- *   SHARD-S8  The barrier. No move to version R begins while an operation is in flight that does not
- *       know R. The resizer sets R, then changes the version of all caches, then notes when the
- *       epoch will be such that every operation has validated its cache after that (EPOCH-E3). Until
- *       then operations that know R work in the old unit, and look whether its child has been
+ *       every tombstone below the frontier (the lowest candidate) becomes a filler with a new
+ *       stamp. Then every candidate above the frontier becomes open. Then the frontier becomes
+ *       complete. A CAS of the first two steps fails only if another purge was faster. Then that
+ *       word has the stamp of the other purge, and an open word is as good with any stamp. Fillers
+ *       are free only while the frontier is complete with their stamp, and they are used before it.
+ *       So every insert that has read an older frontier fails, and a candidate that is not open
+ *       shows that no purge was completed. A READ may be torn, and show words of before and after a
+ *       purge. So an insert whose frontier is open or complete, or that has none because the unit
+ *       is full, reads twice, and the second image must show the same frontier as the first.
+ *   SHARD-S5  A move from version u to u+1 changes the tail to a plan, and so stops inserts. It
+ *       seals every live entry that goes to the child. All that on one image: then what moves is
+ *       frozen and complete. Then it fills the child by CAS from 0, in the order of the slots, and
+ *       marks slot 63. The last of these CAS publishes the child. All movers fill in the same, and
+ *       a late CAS fails, because no word of a published bucket is ever 0 again in a slot that was
+ *       filled. What a purge has left is freed behind the plan, and may lie below it, or be the
+ *       frontier above a filler that the plan is in. A torn image may show such a word, and not the
+ *       plan: then it has a wrong tail. So if the tail was freed by the move from u itself, inserts
+ *       and movers read twice. The second image shows the plan.
+ *   SHARD-S6  A unit is published once and for all, and its children in the order of their
+ *       versions. The authority for a hash is the newest published unit on its path. It passes from
+ *       a unit to its child with the publishing CAS; what is in the child then is what was frozen.
+ *   SHARD-S7  A miss in the unit of version R, if that is published, is true: a key that was
+ *       present throughout has one slot throughout, which was read. This holds across the levels,
+ *       too: the last slot of a level is used before any slot of the next one, and it says so
+ *       (`overflow`) until nothing is left there.
+ *   SHARD-S8  The barrier. No move to version R begins while an operation is in flight that does
+ *       not know R. The resizer sets R, then changes the version of all caches, then notes when the
+ *       epoch will be such that every operation has validated its cache after that (EPOCH-E3).
+ *       Until then operations that know R work in the old unit, and look whether its child has been
  *       touched: then the barrier is over.
  *
  * Progress: lock-free, with one exception: an insert into a unit that is full to the end of a chain
@@ -172,8 +173,8 @@ static inline bool shard_goes(const struct shard_view *view, uint64_t hash, unsi
 {
     return hash >> (view->start_bits + u) & 1;
 }
-/* An entry's sid is its split bits (split_bits.h). A unit is a part of the table, and its version the
- * part's level. */
+/* An entry's sid is its split bits (split_bits.h). A unit is a part of the table, and its version
+ * the part's level. */
 static inline unsigned shard_phase(const struct shard_view *view, uint64_t bucket)
 {
     return index_split_phase(view->start_bits, bucket);
@@ -233,8 +234,8 @@ void shard_unit_read(struct op *op, const struct shard_view *view, struct shard_
 unsigned shard_guard_read(struct op *op, const struct shard_view *view, unsigned lane,
                           uint64_t bucket);
 /* Reads the levels that are missing: flushes what is in the batch, and again for each chain node.
- * Each time it also reads, behind the rest, the guard word of the child that the move from version u
- * makes; it returns the last one in *child. u is SHARD_NO_CHILD: none. */
+ * Each time it also reads, behind the rest, the guard word of the child that the move from version
+ * u makes; it returns the last one in *child. u is SHARD_NO_CHILD: none. */
 #define SHARD_NO_CHILD UINT32_MAX
 int shard_unit_extend(struct op *op, const struct shard_view *view, struct shard_unit *unit,
                       unsigned u, uint64_t *child);
@@ -283,8 +284,8 @@ struct shard_seen {
     unsigned slot;
     uint64_t word;
 };
-/* May the tail be used? If the unit must be read twice, the frontier is remembered, and this is true
- * when the next image shows the same one (SHARD-S4, SHARD-S5). */
+/* May the tail be used? If the unit must be read twice, the frontier is remembered, and this is
+ * true when the next image shows the same one (SHARD-S4, SHARD-S5). */
 static inline bool shard_seen_enough(struct shard_seen *seen, const struct shard_tail *tail)
 {
     if (!tail->twice ||
@@ -327,8 +328,8 @@ struct shard_sync {
 void shard_sync_add(struct op *op, struct shard_view *view, struct shard_sync *sync);
 /* Reports out of turn what this session has really made. */
 void shard_sync_add_now(struct op *op, struct shard_view *view, struct shard_sync *sync);
-/* Estimates the number of keys from a few units, in case that others have not reported theirs: is it
- * time to resize? `words` has room for a unit. */
+/* Estimates the number of keys from a few units, in case that others have not reported theirs: is
+ * it time to resize? `words` has room for a unit. */
 int shard_estimate(struct op *op, struct shard_view *view, uint64_t *words);
 /* Behind the flush. `done`: the change was made. */
 void shard_sync_completed(struct op *op, struct shard_view *view, struct shard_sync *sync, int rc,
@@ -353,14 +354,14 @@ struct shard_ride {
     uint64_t word; /* the entry, without sid; 0: none rides */
     bool done;     /* it is inserted */
 };
-/* Moves the units on a hash's path until it is at `version`. With FAR_OK it is, or the ride is done.
- * `image` is NULL, or an image of the unit of version - 1 that is whole, and had that version before
- * and behind it. */
+/* Moves the units on a hash's path until it is at `version`. With FAR_OK it is, or the ride is
+ * done. `image` is NULL, or an image of the unit of version - 1 that is whole, and had that version
+ * before and behind it. */
 int shard_move(struct op *op, struct shard_view *view, unsigned lane, uint64_t hash,
                unsigned version, struct shard_ride *ride, const struct shard_unit *image);
 
-/* Adds a chain node behind the last word of a full unit: with that word and `second`, and free words
- * of a new stamp. *grown: it was done. */
+/* Adds a chain node behind the last word of a full unit: with that word and `second`, and free
+ * words of a new stamp. *grown: it was done. */
 int shard_chain(struct op *op, struct shard_view *view, const struct shard_unit *unit,
                 const struct shard_tail *tail, uint64_t stamp, uint64_t second, bool *grown);
 

@@ -1,8 +1,8 @@
 /*
  * Walking the whole table: to count what is in it, to mark it, and to prove on a quiet table that
  *
- *   SHARD-W1  every entry points to a whole block of its generation and size class (SHARD-S1), whose
- *       key belongs to this unit, and has the entry's fingerprint and sid;
+ *   SHARD-W1  every entry points to a whole block of its generation and size class (SHARD-S1),
+ *       whose key belongs to this unit, and has the entry's fingerprint and sid;
  *   SHARD-W2  no key has two live entries (SHARD-S3);
  *   SHARD-W3  the last slot of a level says so if the levels behind it hold entries (SHARD-S7);
  *   SHARD-W4  all words are ones that there can be, and chains end.
@@ -140,9 +140,9 @@ static int put_in_place(struct walk *w, const struct index_finding *f, bool *don
     return there ? change_slot(w, f->place, f->found, shard_tombstone(f->found), done) : rc;
 }
 
-/* Of a key that is there twice, the slot stays that lookups come to first. It has to be there still: the
- * first, the second, and the first again, unchanged. A client that deletes the key after that deletes the
- * one that we leave. */
+/* Of a key that is there twice, the slot stays that lookups come to first. It has to be there
+ * still: the first, the second, and the first again, unchanged. A client that deletes the key after
+ * that deletes the one that we leave. */
 static int drop_second(struct walk *w, const struct index_finding *f, bool *done)
 {
     struct op *op = w->op;

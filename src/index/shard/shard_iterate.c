@@ -6,9 +6,9 @@
  * the first half, and what stays there keeps its slots. So a cursor is a lane, a position where an
  * interval begins, and a slot. All keys before it have been returned.
  *
- *   SHARD-I1  What is returned was true when its word was read: the unit's version is known, because
- *       its children were read before it and behind it. The version tells which sealed entries are
- *       still current and which have moved on, and how large the unit's interval is.
+ *   SHARD-I1  What is returned was true when its word was read: the unit's version is known,
+ *       because its children were read before it and behind it. The version tells which sealed
+ *       entries are still current and which have moved on, and how large the unit's interval is.
  */
 #include "index/iterate.h"
 #include "index/shard/shard.h"

@@ -10,9 +10,9 @@
  *   | segment 0..39    | ----> | ...                      |       |    |   |
  *   +------------------+       +--------------------------+-------+    +---+
  *
- *   Segment 0 has S buckets in each lane, segment r has S * 2^(r-1). At version v the bucket of a hash
- *   is its lowest bits: hash mod S * 2^v. Lanes are the pool's nodes. A bucket and its children are
- *   in one lane, and so on one node.
+ *   Segment 0 has S buckets in each lane, segment r has S * 2^(r-1). At version v the bucket of a
+ *   hash is its lowest bits: hash mod S * 2^v. Lanes are the pool's nodes. A bucket and its
+ *   children are in one lane, and so on one node.
  *
  *   The slots of a bucket are numbered through its levels: 0..63, 64..71, 72. Slot 72 may be a link
  *   to a chain node of 8 more, whose last one may be a link again.

@@ -2,14 +2,14 @@
  * Moving units (SHARD-S5): the half of a unit's entries whose hash has the next bit set goes to its
  * child. Any number of clients may move one unit at once.
  *
- *   look    READ the unit, and behind it whether the child is published: 1 round trip, mostly that of
- *           the operation
+ *   look    READ the unit, and behind it whether the child is published: 1 round trip, mostly that
+ *           of the operation
  *   freeze  CAS the tail to a plan, and seal what goes: 1
  *   fill    CAS the child's words from 0, and its mark: 1
  *
- * An insert rides along: a key that goes, in the last batch; one that stays, in one more. If the sid
- * bits run out with this move (split_bits.h), the keys' blocks are read, and every entry gets the
- * next four bits of its hash.
+ * An insert rides along: a key that goes, in the last batch; one that stays, in one more. If the
+ * sid bits run out with this move (split_bits.h), the keys' blocks are read, and every entry gets
+ * the next four bits of its hash.
  */
 #include "index/shard/shard.h"
 
@@ -20,8 +20,8 @@ struct move {
     struct shard_view *view;
     struct shard_unit unit;
     unsigned u; /* the version that it moves from */
-    /* What is known of the plan since before the unit was read: its slot, that it is there, and that
-     * it says that all is sealed. */
+    /* What is known of the plan since before the unit was read: its slot, that it is there, and
+     * that it says that all is sealed. */
     unsigned plan_slot;
     bool planned, sealed;
     struct shard_seen seen;
@@ -80,7 +80,8 @@ static int look(struct move *m, uint64_t *before, uint64_t *child)
 }
 
 /* Does this move use up the sid bits? Then it gives all entries their next ones, and until that is
- * done some have those and some the old ones. So what goes is sealed before, and the plan says so. */
+ * done some have those and some the old ones. So what goes is sealed before, and the plan says
+ * so. */
 static bool renews(const struct move *m)
 {
     return index_split_renews(m->u, shard_phase(m->view, m->unit.bucket));
@@ -97,8 +98,8 @@ static int child_published(struct move *m, unsigned u, uint64_t guard, bool *pub
 }
 
 /*
- * Looks at the unit that m is at. If that is not the one to be moved, goes on to the next one on the
- * path of the hash: *again. *done: all of the path is at `version`.
+ * Looks at the unit that m is at. If that is not the one to be moved, goes on to the next one on
+ * the path of the hash: *again. *done: all of the path is at `version`.
  */
 static int find(struct move *m, uint64_t hash, unsigned version, bool *again, bool *done)
 {
@@ -169,8 +170,8 @@ static bool any_tagged(const struct move *m)
     return false;
 }
 
-/* Is there memory for the child's chain? It is asked for before anything is sealed: if it were missing
- * when the child is filled, the sealed keys could not be changed until there is some. */
+/* Is there memory for the child's chain? It is asked for before anything is sealed: if it were
+ * missing when the child is filled, the sealed keys could not be changed until there is some. */
 static int have_nodes(struct move *m)
 {
     const struct shard_view *view = m->view;
@@ -189,10 +190,10 @@ static int have_nodes(struct move *m)
     return rc;
 }
 
-/* Puts the plan into the tail's place, and with it all else, if that is possible. One image is enough
- * for that: all purges of the unit have ended (SHARD-S8). If an insert has used a filler since, then
- * the CAS that frees it fails, and the unit is looked at again. But if another mover has freed the
- * tail, its plan may be there, and the image torn. */
+/* Puts the plan into the tail's place, and with it all else, if that is possible. One image is
+ * enough for that: all purges of the unit have ended (SHARD-S8). If an insert has used a filler
+ * since, then the CAS that frees it fails, and the unit is looked at again. But if another mover
+ * has freed the tail, its plan may be there, and the image torn. */
 static int plan(struct move *m, bool *frozen)
 {
     struct shard_tail tail;
@@ -206,8 +207,8 @@ static int plan(struct move *m, bool *frozen)
     if (tail.full)
         return shard_chain(m->op, m->view, &m->unit, &tail, client_stamp(m->op->client), word,
                            &m->planned);
-    /* What is sealed with the plan may be of a torn image, and the plan fail. That does no harm if it
-     * is an entry that goes. But tags are needed until the plan is there, and the image may have
+    /* What is sealed with the plan may be of a torn image, and the plan fail. That does no harm if
+     * it is an entry that goes. But tags are needed until the plan is there, and the image may have
      * entries with their next sid already. */
     bool alone = renews(m) || any_tagged(m) || !m->view->tuning[SHARD_TUNING_COMBINING];
     rc = change(m, tail.slot, word); /* the first of its batch */

@@ -39,8 +39,8 @@ static int probe(struct op *op, struct read *r, unsigned from, unsigned u)
     return shard_probe(op, r->key.bytes, &matches, r->out, &r->found);
 }
 
-/* Level 1 was read. If the key is not there and the unit overflows, looks at the other levels. *again:
- * the unit's child has been touched meanwhile. */
+/* Level 1 was read. If the key is not there and the unit overflows, looks at the other levels.
+ * *again: the unit's child has been touched meanwhile. */
 static int look_within(struct op *op, struct shard_view *view, struct read *r, unsigned u,
                        bool *again)
 {
@@ -55,8 +55,8 @@ static int look_within(struct op *op, struct shard_view *view, struct read *r, u
 }
 
 /*
- * Finds the unit on the key's path that has the authority, however far behind it is, and looks there.
- * *again: it has passed the authority on meanwhile.
+ * Finds the unit on the key's path that has the authority, however far behind it is, and looks
+ * there. *again: it has passed the authority on meanwhile.
  */
 static int look_far_behind(struct op *op, struct shard_view *view, struct read *r, unsigned version,
                            bool *again)

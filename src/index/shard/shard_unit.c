@@ -157,8 +157,8 @@ static void read_children(struct op *op, const struct shard_view *view,
         shard_guard_read(op, view, unit->lane, shard_child(view, unit->bucket, v));
 }
 
-/* Which version do they show, the first of the batch that was flushed? *again: one of them had to be
- * looked at, and is published now. */
+/* Which version do they show, the first of the batch that was flushed? *again: one of them had to
+ * be looked at, and is published now. */
 static int find_version(struct op *op, struct shard_view *view, const struct shard_unit *unit,
                         unsigned version, unsigned *u, bool *again)
 {

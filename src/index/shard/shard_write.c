@@ -10,8 +10,8 @@
  * enough if nothing is damaged (SHARD-S8). */
 #define STRAYS 4
 
-/* How often an operation moves its unit. Mostly once; more often if a READ was torn, or the table was
- * resized meanwhile. */
+/* How often an operation moves its unit. Mostly once; more often if a READ was torn, or the table
+ * was resized meanwhile. */
 #define MOVES 64
 
 /* An insert purges a unit when it would have to leave level 1, and this part of level 1 is
@@ -70,8 +70,8 @@ static uint64_t entry_word(const struct shard_view *view, const struct write *w)
 
 /* ---- looking --------------------------------------------------------------------------------- */
 
-/* A move to the next version has touched the unit: so the barrier is over, or what this session knows
- * of the table is old. */
+/* A move to the next version has touched the unit: so the barrier is over, or what this session
+ * knows of the table is old. */
 static int strayed(struct op *op, struct shard_view *view, struct write *w)
 {
     if (w->pending) {
@@ -321,7 +321,8 @@ static int replace(struct op *op, struct shard_view *view, struct write *w)
     return rc;
 }
 
-/* May a purge free this slot? The last one of a level must go on saying that the next one is used. */
+/* May a purge free this slot? The last one of a level must go on saying that the next one is
+ * used. */
 static bool purges(const struct shard_view *view, const struct write *w, unsigned frontier,
                    unsigned slot)
 {
@@ -434,8 +435,8 @@ static int wait_for_barrier(struct op *op, struct shard_view *view, struct write
 }
 
 /* The unit's chain is at its limit. Perhaps the table should have grown, but too few keys were
- * reported. So this client reports its own now, and resizes the table if that is enough. Otherwise it
- * looks how full the table is: others may have reported too few. */
+ * reported. So this client reports its own now, and resizes the table if that is enough. Otherwise
+ * it looks how full the table is: others may have reported too few. */
 static int report(struct op *op, struct shard_view *view, struct write *w)
 {
     struct shard_sync sync = {.grows = 0};
