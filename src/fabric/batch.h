@@ -134,14 +134,16 @@ static inline struct fab_verb *batch_add(struct batch *b, enum fab_kind kind, ga
                                          uint64_t delta, void *buf, uint32_t len)
 {
     struct fab_verb *v = &b->verb[b->count];
+    unsigned node = gaddr_node(at);
     uint64_t off;
 
-    /* An offset that wraps around must not come out as a good one: no node reaches so far. */
+    /* An offset that wraps around must not come out as a good one: no node reaches so far. Nor
+     * must a node's number that is cut off. */
     if (__builtin_add_overflow(gaddr_offset(at), delta, &off))
         off = UINT64_MAX & ~7ull;
     v->kind = (uint8_t)kind;
     v->flags = b->fence_next ? FAB_FENCE : 0;
-    v->node = (uint16_t)gaddr_node(at);
+    v->node = node < UINT16_MAX ? (uint16_t)node : UINT16_MAX;
     v->len = len;
     v->off = off;
     v->buf = buf;

@@ -60,6 +60,17 @@ static void numbers_count_all_verbs(void **state)
     assert_int_equal(batch_outcome(&rec.b, 4), BATCH_DONE);
 }
 
+/* A damaged word may have any bit. */
+static void an_address_of_too_many_bits_names_no_node(void **state)
+{
+    (void)state;
+    for (unsigned bit = GADDR_BITS; bit < 64; bit++) {
+        recorder_reset(&rec, ORDER_IB, 0);
+        batch_read(&rec.b, gaddr_make(0, 64) | 1ull << bit, 0, &rec.buf[0], 8);
+        assert_int_equal(batch_flush(&rec.b), FAR_BOUNDS);
+    }
+}
+
 static void a_batch_that_was_not_posted_did_nothing(void **state)
 {
     (void)state;
@@ -204,6 +215,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_masked_cas_has_its_own_result),
         cmocka_unit_test(numbers_count_all_verbs),
+        cmocka_unit_test(an_address_of_too_many_bits_names_no_node),
         cmocka_unit_test(a_batch_that_was_not_posted_did_nothing),
         cmocka_unit_test(posts_before_the_failed_one_stand),
         cmocka_unit_test(an_emulated_one_that_was_not_repeated_did_not_swap),
