@@ -209,8 +209,8 @@ int model_open(const char *uri, struct fab **fab)
 static void await_death(struct model *m)
 {
     if (m->deaths_per_s > 0)
-        (void)model_queue_push(&m->queue, EVENT_DEATH,
-                               m->now + rng_below(&m->rng, 2 * PS_PER_S / m->deaths_per_s), NULL);
+        (void)model_push(m, EVENT_DEATH,
+                         m->now + rng_below(&m->rng, 2 * PS_PER_S / m->deaths_per_s), NULL);
 }
 
 static void one_dies(struct model *m)
@@ -269,7 +269,7 @@ int model_run(struct fab *fab, void (*fn)(void *worker), void *first, size_t siz
     }
     m->alive = m->clients;
     await_death(m);
-    while (model_queue_pop(&m->queue, &e)) {
+    while (event_queue_pop(&m->queue, &e)) {
         m->now = e.at;
         if (++m->counts.events % TICK_EVENTS == 0 && tick)
             tick(arg);

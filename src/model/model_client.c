@@ -30,7 +30,7 @@ int model_client_start(struct model_client *c, void (*fn)(void *worker), void *w
 
 void model_client_wake(struct model_client *c)
 {
-    c->event = model_queue_push(&c->model->queue, EVENT_CLIENT, c->clock, c);
+    c->event = model_push(c->model, EVENT_CLIENT, c->clock, c);
 }
 
 void model_client_resume(struct model_client *c)

@@ -2,7 +2,6 @@
  * What the files of the model share. Each calls only those above it in this list:
  *
  *   nic.c           parameters
- *   model_queue.c   events by time
  *   model_client.c  clients: fibers with a clock of their own
  *   model_verb.c    the life of a verb, from the doorbell to the completion
  *   model.c         opening and running, and the fabric's functions
@@ -10,6 +9,7 @@
 #ifndef MODEL_MODEL_INTERNAL_H
 #define MODEL_MODEL_INTERNAL_H
 
+#include "base/event_queue.h"
 #include "base/fiber.h"
 #include "base/rng.h"
 #include "model/model.h"
@@ -22,19 +22,6 @@ enum event_kind {
     EVENT_EXECUTE,  /* it takes effect                                 */
     EVENT_COMPLETE, /* its completion is in the client's memory        */
     EVENT_DEATH,    /* a client dies                                   */
-};
-
-struct event {
-    uint64_t at;  /* picoseconds */
-    uint32_t seq; /* breaks ties: first in, first out */
-    uint32_t kind;
-    void *subject; /* a client, or a verb under way */
-};
-
-struct queue {
-    struct event *event; /* a heap by (at, seq) */
-    size_t count, room;
-    uint32_t seq;
 };
 
 /* A verb under way. */
@@ -121,23 +108,23 @@ struct model {
     unsigned clients;
     uint64_t now; /* of the event at hand */
     struct model_client *running;
-    unsigned alive;        /* clients that have not returned */
-    unsigned deaths_per_s; /* in this run */
-    struct rng rng;        /* of deaths */
-    struct queue queue;
-    struct model_verb *idle; /* those that are free */
+    unsigned alive;           /* clients that have not returned */
+    unsigned deaths_per_s;    /* in this run */
+    struct rng rng;           /* of deaths */
+    struct event_queue queue; /* in picoseconds; subjects are clients, and verbs under way */
+    struct model_verb *idle;  /* those that are free */
     struct model_counts counts;
     struct model_client *client;
     struct machine machine[MODEL_MACHINES_MAX];
     struct node node[MODEL_NODES_MAX];
 };
 
-/* ---- model_queue.c --------------------------------------------------------------------------- */
-
 /* Returns the event's number. */
-uint32_t model_queue_push(struct queue *q, enum event_kind kind, uint64_t at, void *subject);
-/* Takes the earliest event; false when there is none. */
-bool model_queue_pop(struct queue *q, struct event *e);
+static inline uint32_t model_push(struct model *m, enum event_kind kind, uint64_t at, void *subject)
+{
+    return event_queue_push(&m->queue,
+                            (struct event){.at = at, .kind = (uint8_t)kind, .subject = subject});
+}
 
 /* ---- model_client.c -------------------------------------------------------------------------- */
 

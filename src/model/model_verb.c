@@ -98,7 +98,7 @@ int model_verb_post(struct model_client *c, struct fab_req *req)
         first = f->next;
         /* A single verb goes to an idle NIC together with the doorbell. */
         f->fetched = f->pair->posted > 0 || of_node[f->verb->node] > 1;
-        model_queue_push(&m->queue, EVENT_SEND, c->clock, f);
+        model_push(m, EVENT_SEND, c->clock, f);
     }
     for (unsigned i = 0; i < req->count; i++)
         c->pair[req->verbs[i].node].posted++;
@@ -173,7 +173,7 @@ static void send_one(struct model *m, struct pair *p)
     at = occupy(&machine->send, at, request_bytes(m->nic, v) * m->nic->byte);
     at += half_latency(m, class) + (f->fetched ? m->nic->fetch[class] : 0);
     p->arrived = later(at, p->arrived);
-    model_queue_push(&m->queue, EVENT_ARRIVE, p->arrived, f);
+    model_push(m, EVENT_ARRIVE, p->arrived, f);
 }
 
 static void send_all(struct model *m, struct pair *p)
@@ -212,7 +212,7 @@ void model_verb_arrive(struct model *m, struct model_verb *f)
         at = occupy(&node->busy[hash_sum(&v->off, sizeof v->off, 0) % BUSY_WORDS], at,
                     nic->same_word);
     f->pair->executed = later(at, f->pair->executed);
-    model_queue_push(&m->queue, EVENT_EXECUTE, f->pair->executed, f);
+    model_push(m, EVENT_EXECUTE, f->pair->executed, f);
 }
 
 void model_verb_execute(struct model *m, struct model_verb *f)
@@ -227,7 +227,7 @@ void model_verb_execute(struct model *m, struct model_verb *f)
     uint64_t at = occupy(&f->pair->node->send, m->now, bytes);
     at += half_latency(m, fab_class_of(v->kind));
     at = occupy(&f->pair->client->machine->receive, at, bytes);
-    model_queue_push(&m->queue, EVENT_COMPLETE, at, f);
+    model_push(m, EVENT_COMPLETE, at, f);
 }
 
 void model_verb_complete(struct model *m, struct model_verb *f)

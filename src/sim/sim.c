@@ -106,7 +106,7 @@ struct fab *sim_fab(struct sim *sim)
 
 static bool next_event(struct sim *sim, struct event *e)
 {
-    return sim->by_choice ? sim_choice_pop(sim, e) : sim_queue_pop(sim, e);
+    return sim->by_choice ? sim_choice_pop(sim, e) : event_queue_pop(&sim->queue, e);
 }
 
 enum sim_end sim_run(struct sim *sim, uint64_t verbs)

@@ -17,8 +17,7 @@
  *
  * Posts from outside of any client (a harness that sets up or inspects) execute at once.
  *
- * The queue of events knows only when an event is due, so that a model of a real NIC (round-trip
- * time, message rate) can set those times in place of the adversary.
+ * The queue of events (base/event_queue.h) is also that of the model of a real network (src/model).
  */
 #ifndef SIM_SIM_H
 #define SIM_SIM_H

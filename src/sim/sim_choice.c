@@ -113,17 +113,18 @@ static void add_faults(const struct sim *sim, struct ways *w)
     }
     for (size_t i = 0; i < sim->queue.count && w->count < WAYS_MAX; i++) {
         const struct event *e = &sim->queue.event[i];
-        bool answering = e->kind == EVENT_COMPLETE && e->request->status == FAR_OK;
-        bool first_due = (e->kind == EVENT_VERB || e->kind == EVENT_REQUEST) && e->request->req &&
-                         e->request->unanswered > 0;
+        const struct sim_request *r = e->subject;
+        bool answering = e->kind == EVENT_COMPLETE && r->status == FAR_OK;
+        bool first_due =
+            (e->kind == EVENT_VERB || e->kind == EVENT_REQUEST) && r->req && r->unanswered > 0;
         for (size_t j = 0; j < i && first_due; j++) /* one error per request is enough */
-            first_due = sim->queue.event[j].request != e->request;
+            first_due = sim->queue.event[j].subject != r;
         if ((sim->adversity & SIM_ERROR) && (answering || first_due))
             add_way(w, FAULT_ERROR, e->client, i);
     }
 }
 
-static void take(struct queue *q, size_t i, struct event *e)
+static void take(struct event_queue *q, size_t i, struct event *e)
 {
     *e = q->event[i];
     q->count--;
@@ -133,11 +134,11 @@ static void take(struct queue *q, size_t i, struct event *e)
 /* Takes an event that needs no choice. Events of cancelled verbs change nothing. Completions may be
  * immediate: delaying one is like delaying what its client does next, except that the operation
  * seems longer. Only if an error may still strike the answer, there is a choice. */
-static bool pop_foregone(const struct sim *sim, struct queue *q, struct event *e)
+static bool pop_foregone(const struct sim *sim, struct event_queue *q, struct event *e)
 {
     bool may_break = (sim->adversity & SIM_ERROR) && sim->faults_used < sim->set.faults_max;
     for (size_t i = 0; i < q->count; i++) {
-        const struct sim_request *r = q->event[i].request;
+        const struct sim_request *r = q->event[i].subject;
         unsigned kind = q->event[i].kind;
         if ((kind == EVENT_COMPLETE && !may_break) ||
             (kind == EVENT_VERB && r->verb[q->event[i].verb].state >= VERB_DONE) ||
@@ -151,7 +152,7 @@ static bool pop_foregone(const struct sim *sim, struct queue *q, struct event *e
 
 bool sim_choice_pop(struct sim *sim, struct event *e)
 {
-    struct queue *q = &sim->queue;
+    struct event_queue *q = &sim->queue;
     for (;;) { /* ends: every turn uses a fault or returns */
         if (pop_foregone(sim, q, e))
             return true;
@@ -170,7 +171,7 @@ bool sim_choice_pop(struct sim *sim, struct event *e)
         if (w.way[pick].fault == FAULT_CRASH) {
             sim_fault_crash(sim, w.way[pick].client);
         } else if (w.way[pick].fault == FAULT_ERROR) {
-            sim_fault_error(sim, q->event[w.way[pick].event].request);
+            sim_fault_error(sim, q->event[w.way[pick].event].subject);
         } else {
             take(q, w.way[pick].event, e);
             return true;

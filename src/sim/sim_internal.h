@@ -17,6 +17,7 @@
 #define SIM_SIM_INTERNAL_H
 
 #include "base/fiber.h"
+#include "base/event_queue.h"
 #include "fabric/batch.h"
 #include "sim/sim.h"
 
@@ -28,21 +29,6 @@ enum event_kind {
     EVENT_VERB,     /* the next piece of a verb                 */
     EVENT_REQUEST,  /* a whole request (without SIM_INTERLEAVE) */
     EVENT_COMPLETE, /* a request's answer reaches its client    */
-};
-
-struct event {
-    uint64_t at;
-    uint32_t seq; /* breaks ties: first in, first out */
-    uint8_t kind;
-    uint8_t client;
-    uint16_t verb;
-    struct sim_request *request;
-};
-
-struct queue {
-    struct event *event; /* a heap by (at, seq); by choice: in order of arrival */
-    size_t count, room;
-    uint32_t seq;
 };
 
 enum verb_state {
@@ -155,7 +141,7 @@ struct sim {
     bool by_choice;     /* likewise */
     uint64_t trace;
     struct sim_counts counts;
-    struct queue queue;
+    struct event_queue queue; /* subjects are requests; by choice: in order of arrival */
     struct sim_client client[SIM_CLIENTS_MAX];
     unsigned alive; /* clients that have not finished nor crashed */
 
@@ -244,8 +230,6 @@ void sim_log_verb(struct sim *sim, const struct sim_request *r, unsigned i, enum
 
 void sim_queue_push(struct sim *sim, enum event_kind kind, uint64_t at, uint32_t client,
                     struct sim_request *r, unsigned verb);
-/* Takes the earliest event; false when there is none. */
-bool sim_queue_pop(struct sim *sim, struct event *e);
 /* Ends the choosing: from here on, events execute when they are due. */
 void sim_queue_by_time(struct sim *sim);
 

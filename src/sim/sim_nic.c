@@ -256,7 +256,7 @@ static bool step(struct sim *sim, struct sim_request *r, unsigned i)
 
 uint64_t sim_nic_held(struct sim *sim, const struct event *e)
 {
-    const struct sim_request *r = e->request;
+    const struct sim_request *r = e->subject;
     uint64_t until = 0;
     if (!r || e->kind == EVENT_COMPLETE)
         return 0;
@@ -293,9 +293,9 @@ static void push_verb(struct sim *sim, struct sim_request *r, unsigned i, uint64
 static bool put_off(struct sim *sim, const struct event *e, uint64_t until)
 {
     if (e->kind == EVENT_VERB)
-        push_verb(sim, e->request, e->verb, until);
+        push_verb(sim, e->subject, e->verb, until);
     else
-        sim_queue_push(sim, e->kind, until, e->client, e->request, 0);
+        sim_queue_push(sim, e->kind, until, e->client, e->subject, 0);
     return true;
 }
 
@@ -303,7 +303,7 @@ static bool put_off(struct sim *sim, const struct event *e, uint64_t until)
  * does not execute now: it was put off, or its request or client has failed. */
 static bool obstructed(struct sim *sim, const struct event *e)
 {
-    struct sim_request *r = e->request;
+    struct sim_request *r = e->subject;
     struct sim_client *c = &sim->client[r->client];
     bool half = e->kind == EVENT_VERB && r->verb[e->verb].half;
     if (half)
@@ -370,7 +370,7 @@ static bool node_is_gone(struct sim *sim, struct sim_request *r, unsigned i)
 
 void sim_nic_verb(struct sim *sim, const struct event *e)
 {
-    struct sim_request *r = e->request;
+    struct sim_request *r = e->subject;
     unsigned i = e->verb;
     ASSERT(r->in_use && r->events > 0);
     r->events--;
@@ -389,7 +389,7 @@ void sim_nic_verb(struct sim *sim, const struct event *e)
 /* Executes all verbs of the request in one event, in an order that the profile allows. */
 void sim_nic_request(struct sim *sim, const struct event *e)
 {
-    struct sim_request *r = e->request;
+    struct sim_request *r = e->subject;
     ASSERT(r->in_use && r->events > 0);
     r->events--;
     bool go = r->verb[0].state != VERB_CANCELLED && !obstructed(sim, e);
@@ -449,7 +449,7 @@ static void count_late(struct sim *sim, struct sim_request *r)
 
 void sim_nic_complete(struct sim *sim, const struct event *e)
 {
-    struct sim_request *r = e->request;
+    struct sim_request *r = e->subject;
     struct sim_client *c = &sim->client[r->client];
     ASSERT(r->in_use && r->events > 0);
     r->events--;

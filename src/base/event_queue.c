@@ -1,5 +1,5 @@
-/* Events in a heap by time. */
-#include "model/model_internal.h"
+#include "base/event_queue.h"
+#include "base/err.h"
 
 #include <stdlib.h>
 
@@ -34,22 +34,33 @@ static void sift_down(struct event *heap, size_t count)
     heap[i] = e;
 }
 
-uint32_t model_queue_push(struct queue *q, enum event_kind kind, uint64_t at, void *subject)
+void event_queue_append(struct event_queue *q, struct event e)
 {
     if (q->count == q->room) {
-        size_t room = q->room ? 2 * q->room : 4096;
+        size_t room = q->room ? 2 * q->room : 256;
         struct event *bigger = realloc(q->event, room * sizeof *bigger);
         ASSERT(bigger);
         q->event = bigger;
         q->room = room;
     }
-    q->event[q->count] =
-        (struct event){.at = at, .seq = q->seq++, .kind = kind, .subject = subject};
-    sift_up(q->event, q->count++);
+    e.seq = q->seq++;
+    q->event[q->count++] = e;
+}
+
+uint32_t event_queue_push(struct event_queue *q, struct event e)
+{
+    event_queue_append(q, e);
+    sift_up(q->event, q->count - 1);
     return q->seq - 1;
 }
 
-bool model_queue_pop(struct queue *q, struct event *e)
+void event_queue_order(struct event_queue *q)
+{
+    for (size_t i = 1; i < q->count; i++)
+        sift_up(q->event, i);
+}
+
+bool event_queue_pop(struct event_queue *q, struct event *e)
 {
     if (q->count == 0)
         return false;
