@@ -305,8 +305,7 @@ int trie_mark(struct op *op, struct index_view *base, struct marker *marker)
     int rc = walk(&w);
     if (rc != FAR_OK || !marker->sweeps)
         return rc;
-    /* A repair may have emptied a damaged word that had led to nodes, and sessions may know
-     * them. */
+    /* A repair may have emptied a word that led to nodes, and sessions may know them. */
     index_bump_version(op, base);
     return batch_flush(&op->batch);
 }

@@ -49,9 +49,10 @@ static uint64_t slot_word(uint64_t at)
     return probe_get(&here.p, 0, at);
 }
 
-static void count_found(void *arg, unsigned slot, const struct client_slot *s)
+static void count_found(void *arg, unsigned slot, const struct client_slot *s, bool dead)
 {
     (void)arg, (void)s;
+    assert_true(dead);
     assert_int_equal(slot, here.slot);
     here.found++;
 }
