@@ -34,7 +34,6 @@ struct index_lock_wait {
     uint64_t pause_ns, waited_ns; /* waited_ns: for this owner, since the last rest */
     unsigned looks;
     struct backoff rest;
-    uint64_t rested_ns; /* the last rest; 0: there was none */
 };
 enum index_lock_state { INDEX_LOCK_HELD, INDEX_LOCK_ORPHANED, INDEX_LOCK_OVERDUE };
 

@@ -146,8 +146,8 @@ bool client_backoff(struct op *op, struct backoff *b, unsigned leases)
 {
     uint64_t now = client_now(op->client), lease = op->client->lease_ns;
     uint64_t since = b->last != 0 && now > b->last ? now - b->last : 0;
-    if (b->last != 0 && since < b->pause_ns)
-        since = b->pause_ns; /* the clock may be a coarse one */
+    if (b->last != 0 && since < b->slept_ns)
+        since = b->slept_ns; /* the clock may be a coarse one */
     if (op->client->watch.still >= 0 && leases > STILL_LEASES)
         leases = STILL_LEASES;
     b->waited_ns += since < lease ? since : lease;
@@ -157,6 +157,7 @@ bool client_backoff(struct op *op, struct backoff *b, unsigned leases)
     if (b->pause_ns == pause_most(op, PAUSE_NS_MOST) && op->pool->hurry)
         op->pool->hurry(op->pool->tables);
     op_pause(op, &b->pause_ns);
+    b->slept_ns = b->pause_ns;
     return true;
 }
 

@@ -297,7 +297,8 @@ void client_renounce(struct op *op);
  * too, for a lease at most, unless it sets `last` to 0 because it has waited for something else. */
 struct backoff {
     uint64_t pause_ns, waited_ns;
-    uint64_t last; /* time of the last call */
+    uint64_t last;     /* time of the last call                                      */
+    uint64_t slept_ns; /* its pause, to which the caller may add one; 0: no call yet */
 };
 bool client_backoff(struct op *op, struct backoff *backoff, unsigned leases);
 
