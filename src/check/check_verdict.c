@@ -47,6 +47,8 @@ bool check_fabric_failed(int status)
  * only read. Delays can also make an operation of a ring wait for another until it times out. */
 bool check_is_excused(const struct check *c, int status)
 {
+    if (status == FAR_NO_CLIENT_SLOT) /* of one that was shut out and registers again */
+        return c->plan.crowded;
     if (!check_fabric_failed(status))
         return false;
     return (c->set->adversity & SIM_FAULTS) ||

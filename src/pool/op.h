@@ -299,6 +299,7 @@ struct backoff {
     uint64_t pause_ns, waited_ns;
     uint64_t last;     /* time of the last call                                      */
     uint64_t slept_ns; /* its pause, to which the caller may add one; 0: no call yet */
+    uint64_t ahead_ns; /* pauses that a coarse clock has not shown yet               */
 };
 bool client_backoff(struct op *op, struct backoff *backoff, unsigned leases);
 
