@@ -13,15 +13,13 @@ int index_lock_wait(struct op *op, struct index_lock_wait *wait, uint64_t owner,
         wait->pause_ns = 0;
         wait->looks = 0;
         wait->waited_ns = 0;
-        if (wait->rest.last != 0) /* of the time since, only the rest itself was spent waiting */
-            wait->rest.waited_ns += wait->rest.slept_ns;
-        wait->rest.last = 0;
     }
     *state = INDEX_LOCK_OVERDUE;
     if (wait->looks >= op->pool->knobs.patience ||
         wait->waited_ns >= client_lease_ns(op->client) / LOOKS_OF_LEASE)
         return FAR_OK;
-    if (wait->looks % LOOKS_PER_INQUIRY == 0 && (wait->looks > 0 || wait->rest.slept_ns > 0)) {
+    bool rested = wait->rest.waited_ns > 0;
+    if (wait->looks % LOOKS_PER_INQUIRY == 0 && (wait->looks > 0 || rested)) {
         int rc = client_owner_alive(op, owner, &alive);
         if (rc != FAR_OK)
             return rc;
@@ -45,7 +43,7 @@ int index_lock_rest(struct op *op, struct index_view *view, struct index_lock_wa
     uint64_t more = wait->rest.waited_ns / (4 * INDEX_LOCK_LEASES);
     if (more > wait->rest.pause_ns) {
         op_wait(op, more);
-        wait->rest.slept_ns += more;
+        wait->rest.waited_ns += more;
     }
     wait->looks = 0;
     wait->waited_ns = 0;

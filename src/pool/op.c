@@ -140,38 +140,16 @@ void op_pause_below(struct op *op, uint64_t bound)
  * lives: it may stand still for hours. */
 #define STILL_LEASES 1
 
-/* The time since the last call. The clock may be a coarse one: then the pause counts at once, and
- * the clock's next step only for what it is longer. */
-static uint64_t since_last(struct backoff *b, uint64_t now)
-{
-    if (b->last == 0)
-        return 0;
-    uint64_t since = now > b->last ? now - b->last : 0;
-    if (since < b->slept_ns) {
-        b->ahead_ns += b->slept_ns - since;
-        return b->slept_ns;
-    }
-    uint64_t back = b->ahead_ns < since - b->slept_ns ? b->ahead_ns : since - b->slept_ns;
-    b->ahead_ns -= back;
-    return since - back;
-}
-
-/* What a caller does between two calls counts for a lease at most: if it was stopped meanwhile, it
- * looks again. */
 bool client_backoff(struct op *op, struct backoff *b, unsigned leases)
 {
-    uint64_t now = client_now(op->client), lease = op->client->lease_ns;
-    uint64_t since = since_last(b, now);
     if (op->client->watch.still >= 0 && leases > STILL_LEASES)
         leases = STILL_LEASES;
-    b->waited_ns += since < lease ? since : lease;
-    b->last = now > 0 ? now : 1;
-    if (b->waited_ns > leases * lease)
+    if (b->waited_ns > leases * op->client->lease_ns)
         return false;
     if (b->pause_ns == pause_most(op, PAUSE_NS_MOST) && op->pool->hurry)
         op->pool->hurry(op->pool->tables);
     op_pause(op, &b->pause_ns);
-    b->slept_ns = b->pause_ns;
+    b->waited_ns += b->pause_ns;
     return true;
 }
 

@@ -293,13 +293,9 @@ uint64_t client_stamp(struct client *client);
 void client_renounce(struct op *op);
 
 /* Exponential back-off, for waiting on other clients. Returns false after `leases` leases: in a
- * damaged pool, what one waits for may never come. What the caller does between two calls counts,
- * too, for a lease at most, unless it sets `last` to 0 because it has waited for something else. */
+ * damaged pool, what one waits for may never come. */
 struct backoff {
     uint64_t pause_ns, waited_ns;
-    uint64_t last;     /* time of the last call                                      */
-    uint64_t slept_ns; /* its pause, to which the caller may add one; 0: no call yet */
-    uint64_t ahead_ns; /* pauses that a coarse clock has not shown yet               */
 };
 bool client_backoff(struct op *op, struct backoff *backoff, unsigned leases);
 

@@ -4,7 +4,7 @@
 . "$(dirname "$0")/expect.bash"
 
 # Every external name of the library's objects starts with one of these, and says where it belongs.
-modules="clock err fds fiber hist mapping process rng text
+modules="clock err event_queue fds fiber hist mapping process rng text
          batch direct fab mem module shm superblock ucx uri verbs wire
          block catalog client freelist journal marks op pool size stock
          chime index race rcuckoo sephash shard tuning

@@ -143,45 +143,6 @@ static void a_live_owner_is_not_waited_for_without_end(void **state)
     end();
 }
 
-/* What the caller does between two calls counts, too: it may take as long as a node's time-out. But
- * if it was stopped for a long time, it looks again. */
-static void the_limit_of_a_wait_is_one_of_time(void **state)
-{
-    struct backoff wait = {0}, stopped = {0};
-    unsigned calls = 0;
-    (void)state;
-    begin(3);
-    struct op *op = &r.session->op;
-    uint64_t lease = client_lease_ns(op->client);
-    while (client_backoff(op, &wait, 2) && calls < 100) {
-        store_rig_pass(&r, lease / 2);
-        calls++;
-    }
-    assert_in_range(calls, 4, 5);
-    assert_true(client_backoff(op, &stopped, 2));
-    store_rig_pass(&r, 100 * lease);
-    assert_true(client_backoff(op, &stopped, 2));
-    end();
-}
-
-/* An operation that comes further may rest for as long as it takes. */
-static void other_work_is_no_wait_for_an_owner(void **state)
-{
-    struct index_lock_wait wait = {0};
-    enum index_lock_state found;
-    uint64_t key = 2;
-    (void)state;
-    begin(1);
-    uint64_t word[2] = {client_owner_word(&owner->client), client_owner_word(&r.session->client)};
-    for (unsigned i = 0; i < 100; i++) {
-        wait_for(&wait, word[i % 2], &found);
-        assert_int_equal(index_lock_rest(&r.session->op, view, &wait), FAR_OK);
-        assert_int_equal(far_put(owner, r.table, &key, 8, &key, 8), FAR_OK);
-        store_rig_pass(&r, client_lease_ns(&r.session->client) / 4);
-    }
-    end();
-}
-
 /* A lease this short is possible in the model of a network only. */
 static void no_pause_outlasts_a_heartbeat(void **state)
 {
@@ -215,8 +176,6 @@ int main(void)
         cmocka_unit_test(the_lock_of_a_client_that_has_left_is_orphaned),
         cmocka_unit_test(a_client_that_died_is_shut_out_by_those_that_wait_for_it),
         cmocka_unit_test(a_live_owner_is_not_waited_for_without_end),
-        cmocka_unit_test(the_limit_of_a_wait_is_one_of_time),
-        cmocka_unit_test(other_work_is_no_wait_for_an_owner),
         cmocka_unit_test(no_pause_outlasts_a_heartbeat),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
