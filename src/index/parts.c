@@ -10,8 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what is known
- * ----------------------------------------------------------------------------- */
+/* ---- what is known --------------------------------------------------------------------------- */
 
 static struct index_part *new_part(const struct index_parts *parts, gaddr anchor, unsigned depth,
                                    uint64_t suffix)
@@ -118,8 +117,7 @@ void index_parts_detach(struct index_parts *parts)
     parts->entry = NULL;
 }
 
-/* ---- attaching
- * --------------------------------------------------------------------------------- */
+/* ---- attaching ------------------------------------------------------------------------------- */
 
 /* An empty directory of the session's, and a buffer for that many words. */
 static int make_directory(struct op *op, struct index_parts *parts, unsigned depth,
@@ -218,8 +216,7 @@ int index_parts_restart(struct op *op, struct index_parts *parts, const struct i
     return FAR_OK;
 }
 
-/* ---- a new table
- * ------------------------------------------------------------------------------- */
+/* ---- a new table ----------------------------------------------------------------------------- */
 
 int index_parts_write_first(struct op *op, unsigned start, const uint64_t *anchor, gaddr first,
                             gaddr directory, uint64_t *entries, uint64_t *word)
@@ -233,8 +230,7 @@ int index_parts_write_first(struct op *op, unsigned start, const uint64_t *ancho
     return batch_flush(&op->batch);
 }
 
-/* ---- the remote directory
- * ---------------------------------------------------------------------- */
+/* ---- the remote directory -------------------------------------------------------------------- */
 
 /* A split, as the directory is to show it. */
 struct advice {

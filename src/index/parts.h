@@ -39,8 +39,7 @@
 
 #include "index/index.h"
 
-/* ---- remote words
- * ------------------------------------------------------------------------------ */
+/* ---- remote words ---------------------------------------------------------------------------- */
 #define INDEX_DIRECTORY_BITS_MAX 19u /* the largest object holds that many */
 #define INDEX_PART_DEPTH_MAX     32u /* bits of a suffix, in an id */
 
@@ -72,8 +71,7 @@ static inline uint64_t index_anchor_id(uint64_t hash_seed, unsigned depth, uint6
     return suffix | (uint64_t)depth << 32 | hash_seed << 40;
 }
 
-/* ---- what a session knows
- * ---------------------------------------------------------------------- */
+/* ---- what a session knows -------------------------------------------------------------------- */
 /* What is known of a part begins with this. */
 struct index_part {
     gaddr anchor;
@@ -125,16 +123,14 @@ int index_parts_know_split(struct index_parts *parts, const struct index_part *p
  * to the first anchor. FAR_CORRUPT: that one is damaged as well. */
 int index_parts_restart(struct op *op, struct index_parts *parts, const struct index_part *bad);
 
-/* ---- a new table
- * ------------------------------------------------------------------------------- */
+/* ---- a new table ----------------------------------------------------------------------------- */
 /* Writes the directory and the array of the first anchors, in a round trip. `anchor` are their
  * addresses, 2^start of them, with room for as many words behind `entries`; both are in a buffer of
  * the operation. *word: the root's. */
 int index_parts_write_first(struct op *op, unsigned start, const uint64_t *anchor, gaddr first,
                             gaddr directory, uint64_t *entries, uint64_t *word);
 
-/* ---- the remote directory, after a split
- * ------------------------------------------------------- */
+/* ---- the remote directory, after a split ----------------------------------------------------- */
 /* Does the directory have to be doubled for the children? Then index_parts_advise() needs its
  * entries. */
 static inline bool index_parts_doubles(const struct index_parts *parts, uint64_t word,

@@ -3,8 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- anchors
- * ----------------------------------------------------------------------------------- */
+/* ---- anchors --------------------------------------------------------------------------------- */
 
 static void push(struct index_parts_walk *w, gaddr anchor, unsigned depth, uint64_t suffix)
 {
@@ -63,8 +62,7 @@ static int visit_all(struct index_parts_walk *w, gaddr first, uint64_t suffix)
     return rc;
 }
 
-/* ---- the directory
- * ----------------------------------------------------------------------------- */
+/* ---- the directory --------------------------------------------------------------------------- */
 
 /* Is it a directory that the root's word names? */
 static bool names_directory(const struct index_parts_walk *w, uint64_t word)

@@ -85,8 +85,7 @@ static void plan(struct plan *p)
     plan_chime(p);
 }
 
-/* ---- tables
- * ----------------------------------------------------------------------------------- */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 static double rate(const struct results *r, const char *workload, const char *cell)
 {
@@ -159,8 +158,7 @@ static void show(const struct results *r, struct sheet_sink *out)
     show_hot(r, out);
 }
 
-/* ---- claims
- * ----------------------------------------------------------------------------------- */
+/* ---- claims ---------------------------------------------------------------------------------- */
 
 #define NO_SWITCH(function, text)                                                                  \
     static void function(const struct results *r, struct claim_finding *f)                         \

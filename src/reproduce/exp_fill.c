@@ -67,8 +67,7 @@ static void plan(struct plan *p)
     }
 }
 
-/* ---- tables
- * ----------------------------------------------------------------------------------- */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 static double insert_rate(const struct results *r, unsigned fill)
 {
@@ -152,8 +151,7 @@ static void show(const struct results *r, struct sheet_sink *out)
                 "text has no numbers):");
 }
 
-/* ---- claims
- * ----------------------------------------------------------------------------------- */
+/* ---- claims ---------------------------------------------------------------------------------- */
 
 static void rcuckoo_c11(const struct results *r, struct claim_finding *f)
 {

@@ -37,8 +37,7 @@ static double latency(const struct results *r, const char *index, unsigned count
     return results_op(r, "insert", "insert", quantile, "%s-%u", index, count);
 }
 
-/* ---- tables
- * ----------------------------------------------------------------------------------- */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 static void show_rates(const struct results *r, struct sheet *s, struct sheet_sink *out)
 {
@@ -99,8 +98,7 @@ static void show(const struct results *r, struct sheet_sink *out)
     show_race(r, &s, out);
 }
 
-/* ---- claims
- * ----------------------------------------------------------------------------------- */
+/* ---- claims ---------------------------------------------------------------------------------- */
 
 static void sephash_c13(const struct results *r, struct claim_finding *f)
 {

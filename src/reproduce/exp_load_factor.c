@@ -54,8 +54,7 @@ static double cache(const struct results *r, const char *what, unsigned number)
     return results_space(r, "load", "client_cache_bytes", "%s-%u", what, number);
 }
 
-/* ---- tables
- * ----------------------------------------------------------------------------------- */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 static void show_race(const struct results *r, struct sheet *s, struct sheet_sink *out)
 {
@@ -113,8 +112,7 @@ static void show(const struct results *r, struct sheet_sink *out)
     show_chime(r, &s, out);
 }
 
-/* ---- claims
- * ----------------------------------------------------------------------------------- */
+/* ---- claims ---------------------------------------------------------------------------------- */
 
 static void race_c2(const struct results *r, struct claim_finding *f)
 {

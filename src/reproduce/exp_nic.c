@@ -14,8 +14,7 @@ static const char *const ways[] = {[MEASURED_OWN] = "own", [MEASURED_SHARED] = "
 static const char *const workloads[] = {
     [MEASURED_C] = "c", [MEASURED_A] = "a", [MEASURED_UPDATE] = "update"};
 
-/* ---- cells
- * ------------------------------------------------------------------------------------ */
+/* ---- cells ----------------------------------------------------------------------------------- */
 
 static struct plan_network testbed(unsigned threads, unsigned depth, unsigned way)
 {
@@ -83,8 +82,7 @@ static void plan(struct plan *p)
         plan_race(p, way);
 }
 
-/* ---- numbers: millions per second, by places in the arrays of measured.h
- * ---------------------- */
+/* ---- numbers: millions per second, by places in the arrays of measured.h --------------------- */
 
 static double grid_rate(const struct results *r, unsigned verb, unsigned t, unsigned i)
 {
@@ -131,8 +129,7 @@ static void add_all_doorbells(const struct results *r, struct measured_errors *e
             add_doorbells(r, verb, way, e);
 }
 
-/* ---- tables
- * ----------------------------------------------------------------------------------- */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 static void point(struct sheet *s, double measured, double model)
 {
@@ -262,8 +259,7 @@ static void show(const struct results *r, struct sheet_sink *out)
         show_race(r, workload, out);
 }
 
-/* ---- claims
- * ----------------------------------------------------------------------------------- */
+/* ---- claims ---------------------------------------------------------------------------------- */
 
 static void within_bars(struct claim_finding *f, const struct measured_errors *e)
 {

@@ -37,8 +37,7 @@ static void plan(struct plan *p)
     plan_tune(add(p, "shard", RARELY), "sync=1000");
 }
 
-/* ---- time lines
- * ------------------------------------------------------------------------------- */
+/* ---- time lines ------------------------------------------------------------------------------ */
 
 /* Rates are millions a second. */
 struct pace {
@@ -80,8 +79,7 @@ static struct pace pace(const struct results *r, const char *cell)
                          longest * plan_find(r->plan, cell)->window_us / 1e3};
 }
 
-/* ---- tables
- * ----------------------------------------------------------------------------------- */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 /* The windows of the longest run. */
 static unsigned most_windows(const struct results *r)
@@ -156,8 +154,7 @@ static void show(const struct results *r, struct sheet_sink *out)
         "with sync= it reports after that many inserts:");
 }
 
-/* ---- claims
- * ----------------------------------------------------------------------------------- */
+/* ---- claims ---------------------------------------------------------------------------------- */
 
 static void shard_c17(const struct results *r, struct claim_finding *f)
 {

@@ -79,8 +79,7 @@ static void show(const struct results *r, struct sheet_sink *out)
                 "Round trips of an operation: mean and 99th percentile; verbs and bytes, mean:");
 }
 
-/* ---- claims
- * ----------------------------------------------------------------------------------- */
+/* ---- claims ---------------------------------------------------------------------------------- */
 
 /* Is SHARD's number below RACE's, and RACE's below SepHash's? */
 static void decide_order(const struct results *r, struct claim_finding *f, const char *op)

@@ -50,8 +50,7 @@ static double utilization(const struct results *r, const char *index)
     return 100 * ENTRY_BYTES * space(r, index, 1, "slots") / space(r, index, 1, "index_bytes");
 }
 
-/* ---- tables
- * ----------------------------------------------------------------------------------- */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 /* From the papers, for each key: entries, and bytes of the client cache. SHARD Table 4 is after 4
  * billion keys, SepHash Table 2 after 100 million, CHIME Fig. 14 after 60 million. */
@@ -143,8 +142,7 @@ static void show(const struct results *r, struct sheet_sink *out)
     show_chime(r, &s, out);
 }
 
-/* ---- claims
- * ----------------------------------------------------------------------------------- */
+/* ---- claims ---------------------------------------------------------------------------------- */
 
 static void shard_c6(const struct results *r, struct claim_finding *f)
 {

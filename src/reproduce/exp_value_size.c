@@ -44,8 +44,7 @@ static void plan(struct plan *p)
     }
 }
 
-/* ---- tables
- * ----------------------------------------------------------------------------------- */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 static const char *const ops[] = {"insert", "get", "delete", "update"};
 #define OPS (sizeof ops / sizeof *ops)
@@ -96,8 +95,7 @@ static void show(const struct results *r, struct sheet_sink *out)
                 "blocks (CHIME Fig. 18c and 18d):");
 }
 
-/* ---- claims
- * ----------------------------------------------------------------------------------- */
+/* ---- claims ---------------------------------------------------------------------------------- */
 
 static void race_c9(const struct results *r, struct claim_finding *f)
 {

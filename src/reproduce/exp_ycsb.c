@@ -22,8 +22,7 @@ static const struct plan_axis rcuckoo_clients[2] = {{5, {8, 40, 80, 160, 320}}, 
 static const struct plan_axis chime_clients[2] = {{5, {10, 80, 160, 320, 640}}, {2, {80, 160}}};
 static const struct plan_axis shard_threads[2] = {{5, {4, 8, 16, 24, 36}}, {3, {8, 16, 36}}};
 
-/* ---- cells
- * ------------------------------------------------------------------------------------ */
+/* ---- cells ----------------------------------------------------------------------------------- */
 
 static void plan_shard(struct plan *p, const char *index)
 {
@@ -93,8 +92,7 @@ static void plan(struct plan *p)
     plan_others(p);
 }
 
-/* ---- tables
- * ----------------------------------------------------------------------------------- */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 /* In millions a second. */
 static double shard_rate(const struct results *r, bool uniform, const char *index, const char *w)
@@ -207,8 +205,7 @@ static void show(const struct results *r, struct sheet_sink *out)
     show_chime(r, &s, out);
 }
 
-/* ---- claims
- * ----------------------------------------------------------------------------------- */
+/* ---- claims ---------------------------------------------------------------------------------- */
 
 /* The geometric mean of SHARD's throughput over the other's, of some workloads. */
 static double shard_gain(const struct results *r, bool uniform, const char *other,

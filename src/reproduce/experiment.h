@@ -36,8 +36,7 @@ struct experiment_list {
 /* Parses "rtts,space" or "all". FAR_INVALID; the detail says what is wrong. */
 int experiment_parse(const char *text, struct experiment_list *list);
 
-/* ---- the experiments, each in a file of its name
- * ---------------------------------------------- */
+/* ---- the experiments, each in a file of its name --------------------------------------------- */
 
 extern const struct experiment experiment_rtts;
 extern const struct experiment experiment_space;

@@ -40,8 +40,7 @@ enum measured_workload { MEASURED_C, MEASURED_A, MEASURED_UPDATE };
 #define MEASURED_COROUTINES 8u
 extern const double measured_race[MEASURED_WORKLOADS][MEASURED_DOORBELLS][MEASURED_THREADS];
 
-/* ---- how far a model is from measurements
- * ------------------------------------------------------ */
+/* ---- how far a model is from measurements ---------------------------------------------------- */
 
 #define MEASURED_ERRORS_MAX 192u
 struct measured_errors {

@@ -26,8 +26,7 @@ void reproduce_free(struct reproduction *r)
     free(r);
 }
 
-/* ---- measuring
- * -------------------------------------------------------------------------------- */
+/* ---- measuring ------------------------------------------------------------------------------- */
 
 /* Measures cell i and keeps its result. */
 static int measure(struct reproduction *r, const struct reproduce_options *o, unsigned i,
@@ -80,8 +79,7 @@ int reproduce_run(struct reproduction *r, const struct reproduce_options *o)
     return rc;
 }
 
-/* ---- for people
- * ------------------------------------------------------------------------------- */
+/* ---- for people ------------------------------------------------------------------------------ */
 
 static void print_claims(const struct reproduction *r, FILE *out)
 {
@@ -166,8 +164,7 @@ void reproduce_print(const struct reproduction *r, FILE *out)
     fflush(out);
 }
 
-/* ---- for programs
- * ----------------------------------------------------------------------------- */
+/* ---- for programs ---------------------------------------------------------------------------- */
 
 static json_t *json_cells(const struct reproduction *r, const struct reproduce_options *o)
 {

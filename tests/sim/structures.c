@@ -40,8 +40,7 @@ static int tear_down(void **state)
     return rig_tear_down(state);
 }
 
-/* ---- journaled locks
- * --------------------------------------------------------------------------- */
+/* ---- journaled locks ------------------------------------------------------------------------- */
 
 static unsigned verbs_done; /* of the request that locks, those that happen; 0: all of them */
 
@@ -93,8 +92,7 @@ static void a_lock_is_journaled_before_it_is_taken(void **state)
     assert_true(verbs > 3);
 }
 
-/* ---- what is cached
- * ---------------------------------------------------------------------------- */
+/* ---- what is cached -------------------------------------------------------------------------- */
 
 /* CACHE-K4: the client that unlinked what the sweep frees may have died before it changed the
  * version. */

@@ -209,8 +209,7 @@ static void restore(struct testbed *g)
     g->dirty_count = 0;
 }
 
-/* ---- what can be damaged
- * ---------------------------------------------------------------------- */
+/* ---- what can be damaged --------------------------------------------------------------------- */
 
 static void add_range(struct testbed *g, unsigned which, unsigned node, uint64_t off, uint64_t len)
 {

@@ -148,8 +148,7 @@ static void trial_close(struct trial *s)
     fab_close(s->fab);
 }
 
-/* ---- fillers: keys of one thread, which keep the subtables splitting
- * -------------------------- */
+/* ---- fillers: keys of one thread, which keep the subtables splitting ------------------------- */
 
 #define FILLER 0xf000000000000000ull
 

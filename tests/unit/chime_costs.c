@@ -114,8 +114,7 @@ static double load_at_splits(struct store_rig *r)
     return info.split_load_mean;
 }
 
-/* ---- tests
- * ------------------------------------------------------------------------------------ */
+/* ---- tests ----------------------------------------------------------------------------------- */
 
 static void gets_take_one_round_trip_and_changes_two(void **state)
 {

@@ -65,8 +65,7 @@ static void read_leaf(struct rig *g, unsigned nth, struct image *leaf)
         image_read(&g->r, g->view, chime_next_at(chime_head(leaf->node)->next), leaf);
 }
 
-/* ---- the walker
- * -------------------------------------------------------------------------------- */
+/* ---- the walker ------------------------------------------------------------------------------ */
 static const char *expected;
 static unsigned reported;
 
@@ -159,8 +158,7 @@ static void the_walker_finds_a_separator_without_a_block(void **state)
     store_rig_close(&g.r);
 }
 
-/* ---- levels
- * ------------------------------------------------------------------------------------ */
+/* ---- levels ---------------------------------------------------------------------------------- */
 
 /* An entry of the parent leads to the parent itself. */
 static void a_child_of_another_level_is_damage(void **state)

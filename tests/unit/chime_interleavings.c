@@ -88,8 +88,7 @@ static struct chime_view *view_of(struct rig *g, far_session *s)
     return chime_view(store_known(s, g->t)->view);
 }
 
-/* ---- the script
- * ------------------------------------------------------------------------------------ */
+/* ---- the script ------------------------------------------------------------------------------ */
 
 static size_t key_bytes(unsigned number, char key[16])
 {
@@ -124,8 +123,7 @@ static void run_step(struct rig *g, unsigned step)
     g->value[step_key(step)] = step_value(step);
 }
 
-/* ---- looking
- * --------------------------------------------------------------------------------------- */
+/* ---- looking --------------------------------------------------------------------------------- */
 static unsigned changing; /* the step that is under way; STEPS: none is */
 static bool done_seen;    /* it has taken effect: somebody has seen it */
 static bool undone;       /* its client was told that it has no effect */
@@ -182,8 +180,7 @@ static void look(struct rig *g, far_session *s)
     scan_keys(g, s);
 }
 
-/* ---- a client that stops
- * --------------------------------------------------------------------------- */
+/* ---- a client that stops --------------------------------------------------------------------- */
 static struct {
     unsigned at, verbs; /* it stops at this verb that changes the table; those that it has posted */
     bool tears;         /* half of the next WRITE is done */
@@ -419,8 +416,7 @@ STOPPING_TEST(a_merge_may_be_seen_anywhere, MERGE, 2, false, true, true)
 STOPPING_TEST(a_recovery_of_a_split_may_stop_anywhere, SPLIT, 1, true, false, true)
 STOPPING_TEST(a_recovery_of_a_merge_may_stop_anywhere, MERGE, 1, true, false, true)
 
-/* ---- a client that comes late
- * ---------------------------------------------------------------------- */
+/* ---- a client that comes late ---------------------------------------------------------------- */
 static unsigned late_steps; /* that others do meanwhile */
 static unsigned mover;      /* the step of the client that is late */
 
@@ -592,8 +588,7 @@ static void a_scan_keeps_its_limit(void **state)
     long_keys = false;
 }
 
-/* ---- a recovery that fails
- * ------------------------------------------------------------------------- */
+/* ---- a recovery that fails ------------------------------------------------------------------- */
 static bool taken; /* the lock of a dead client: the next request fails, and no other one */
 
 static int fail_after_taking(struct fab_ep *ep, struct fab_req *req)
@@ -641,8 +636,7 @@ static void a_recovery_that_fails_is_left_to_others(void **state)
     }
 }
 
-/* ---- a reader that is slow
- * -------------------------------------------------------------------------- */
+/* ---- a reader that is slow ------------------------------------------------------------------- */
 static struct {
     bool upper; /* the upper half of each leaf is read first */
     bool early; /* it begins to read before the other client dies, not only before the recovery */
@@ -739,8 +733,7 @@ static void a_scan_may_be_slow_during_a_recovery(void **state)
     long_lease = false;
 }
 
-/* ---- unknown outcomes
- * ------------------------------------------------------------------------------ */
+/* ---- unknown outcomes ------------------------------------------------------------------------ */
 enum unsure { DONE, NOT_DONE, REFUSED };
 static struct {
     enum unsure how;
@@ -846,8 +839,7 @@ static void locks_of_unknown_outcome_do_not_stay(void **state)
     seed_of_a = SEED_OF_A;
 }
 
-/* ---- a fabric that answers early
- * ------------------------------------------------------------------- */
+/* ---- a fabric that answers early ------------------------------------------------------------- */
 static struct fab_verb late_verbs[BATCH_MAX];
 static unsigned late_count;
 
@@ -897,8 +889,7 @@ static void a_split_waits_until_its_new_node_can_be_seen(void **state)
     seed_of_a = SEED_OF_A;
 }
 
-/* ---- images of a leaf
- * ------------------------------------------------------------------------------ */
+/* ---- images of a leaf ------------------------------------------------------------------------ */
 
 /* An 8-byte key with this home. No test uses it otherwise. */
 static uint64_t key_at_home(struct rig *g, unsigned home, unsigned nth)
@@ -948,8 +939,7 @@ static void a_group_is_bound_to_all_that_it_says(void **state)
     close_rig(&g);
 }
 
-/* ---- a get while its key is written
- * ---------------------------------------------------------------- */
+/* ---- a get while its key is written ---------------------------------------------------------- */
 static unsigned disturbed;
 
 /* A READ finds a value that does not belong to its key, because the entry is being written. */
@@ -1006,8 +996,7 @@ static void a_value_may_move_into_the_leaf_and_out_of_it(void **state)
     close_rig(&g);
 }
 
-/* ---- what the walker proves
- * ------------------------------------------------------------------------ */
+/* ---- what the walker proves ------------------------------------------------------------------ */
 static const char *expected;
 static unsigned reported;
 

@@ -52,8 +52,7 @@ static struct chime_view *view_of(struct rig *g, far_session *s)
     return chime_view(store_known(s, g->t)->view);
 }
 
-/* ---- a full pool
- * ------------------------------------------------------------------------------- */
+/* ---- a full pool ----------------------------------------------------------------------------- */
 
 /* A leaf is split with the last memory of the pool, and its parent has no room for the new one: the
  * keys are there, and can be read and deleted. */
@@ -84,8 +83,7 @@ static void keys_behind_an_unknown_split_can_be_used_in_a_full_pool(void **state
     close_rig(&g);
 }
 
-/* ---- an old root
- * ------------------------------------------------------------------------------- */
+/* ---- an old root ----------------------------------------------------------------------------- */
 
 /* A session has seen the tree when it was low. Others make it high. */
 static void a_session_learns_that_the_tree_has_grown(void **state)
@@ -108,8 +106,7 @@ static void a_session_learns_that_the_tree_has_grown(void **state)
     close_rig(&g);
 }
 
-/* ---- sessions that die in the middle
- * ------------------------------------------------------------- */
+/* ---- sessions that die in the middle --------------------------------------------------------- */
 
 /* Only the first verbs of the request happen, and it ends with an error. */
 static int post_some(struct fab_ep *ep, struct fab_req *req, unsigned end)
@@ -243,8 +240,7 @@ static void a_dead_node_is_not_freed_while_its_sibling_names_it(void **state)
         recover_and_die(verbs);
 }
 
-/* ---- a recovery that takes its time
- * ---------------------------------------------------------------- */
+/* ---- a recovery that takes its time ---------------------------------------------------------- */
 
 static int rc_between;
 static uint64_t rtts_between;
@@ -286,8 +282,7 @@ static void a_get_rests_while_another_session_recovers(void **state)
     close_rig(&g);
 }
 
-/* ---- no local memory
- * ------------------------------------------------------------------------------- */
+/* ---- no local memory ------------------------------------------------------------------------- */
 
 static void *no_bulk(struct fab_ep *ep, size_t bytes)
 {
@@ -313,8 +308,7 @@ static void a_split_without_local_memory_releases_its_lock(void **state)
     close_rig(&g);
 }
 
-/* ---- names
- * ------------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 #define LONG_VALUE 300u
 
@@ -523,8 +517,7 @@ static void an_internal_node_begins_where_others_say(void **state)
         look_by_an_old_node(i & 1, i & 2);
 }
 
-/* ---- what is remembered of a parent
- * -------------------------------------------------------------- */
+/* ---- what is remembered of a parent ---------------------------------------------------------- */
 
 static gaddr parent_at;
 
@@ -580,8 +573,7 @@ static void what_is_remembered_is_as_old_as_it_is(void **state)
     close_rig(&g);
 }
 
-/* ---- two that have died, one on the other
- * ----------------------------------------------------------- */
+/* ---- two that have died, one on the other ---------------------------------------------------- */
 
 static gaddr merged_at; /* only the merge of this node stops */
 
@@ -667,8 +659,7 @@ static void the_partner_of_a_node_is_recovered_with_its_children(void **state)
     close_rig(&g);
 }
 
-/* ---- cursors
- * ------------------------------------------------------------------------------------- */
+/* ---- cursors --------------------------------------------------------------------------------- */
 
 /* A client dies when it has merged two leaves, but for the lock of the right one. The left one is
  * merged and freed, too. An iteration has come to the right one before. */
@@ -741,8 +732,7 @@ static void an_iteration_among_keys_of_one_turn_does_not_trust_a_dead_leaf(void 
     close_rig(&g);
 }
 
-/* ---- damage
- * -------------------------------------------------------------------------------------- */
+/* ---- damage ---------------------------------------------------------------------------------- */
 
 /* One bit of a leaf's lock is wrong: it looks dead. Its parent is recovered. */
 static void a_leaf_that_only_looks_dead_is_not_freed(void **state)
@@ -769,8 +759,7 @@ static void a_leaf_that_only_looks_dead_is_not_freed(void **state)
     close_rig(&g);
 }
 
-/* ---- what a session has retired itself
- * ------------------------------------------------------------ */
+/* ---- what a session has retired itself ------------------------------------------------------- */
 
 static gaddr retired_leaf;
 static unsigned followed; /* READs of it that take it for valid */
@@ -840,8 +829,7 @@ static void an_old_image_does_not_lead_down_to_what_its_session_has_retired(void
     follow_an_old_image(true);
 }
 
-/* ---- what a recovery leaves behind
- * ----------------------------------------------------------------- */
+/* ---- what a recovery leaves behind ----------------------------------------------------------- */
 
 static int put_value(struct rig *g, far_session *s, uint64_t n, uint64_t value)
 {
@@ -993,8 +981,7 @@ static void a_merged_leaf_is_not_entered(void **state)
     close_rig(&g);
 }
 
-/* ---- a leaf that its parent does not know
- * ---------------------------------------------------------- */
+/* ---- a leaf that its parent does not know ---------------------------------------------------- */
 
 /* The parent's lock cannot be taken. */
 static int refuse_parent(struct fab_ep *ep, struct fab_req *req)
@@ -1032,8 +1019,7 @@ static void a_merge_takes_only_neighbours(void **state)
     close_rig(&g);
 }
 
-/* ---- sweeps
- * ---------------------------------------------------------------------------------------- */
+/* ---- sweeps ---------------------------------------------------------------------------------- */
 
 /* The client that merged may have died before it changed the version of caches (CHIME-C10). */
 static void a_sweep_outdates_caches(void **state)
@@ -1118,8 +1104,7 @@ static void a_sweep_spares_the_separator_of_an_unknown_leaf(void **state)
     close_rig(&g);
 }
 
-/* ---- resting
- * --------------------------------------------------------------------------------------- */
+/* ---- resting --------------------------------------------------------------------------------- */
 
 static far_session *auditor; /* NULL: it was met */
 static gaddr locked_at;
@@ -1198,8 +1183,7 @@ static void a_change_has_no_block_while_it_waits_for_a_parent(void **state)
     close_rig(&g);
 }
 
-/* ---- a scan during a merge
- * ------------------------------------------------------------------------- */
+/* ---- a scan during a merge ------------------------------------------------------------------- */
 
 /* The first two leaves are read. Then the third is merged into the second. */
 static int scan_across_merge(struct fab_ep *ep, struct fab_req *req)

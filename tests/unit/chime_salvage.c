@@ -68,8 +68,7 @@ static void open_rig(struct rig *g, struct form form)
     assert_true(choose_part(g, &g->group, g->view->shape.groups) >= 3);
 }
 
-/* ---- iterating and scanning
- * -------------------------------------------------------------------- */
+/* ---- iterating and scanning ------------------------------------------------------------------ */
 
 static void iterations_and_scans_go_past_a_damaged_group_and_say_so(void **state)
 {
@@ -88,8 +87,7 @@ static void iterations_and_scans_go_past_a_damaged_group_and_say_so(void **state
     }
 }
 
-/* ---- sweeping
- * ---------------------------------------------------------------------------------- */
+/* ---- sweeping -------------------------------------------------------------------------------- */
 
 /* A bit, or all kinds of entries, are damaged while the pool is swept, and restored behind that. */
 static void a_sweep_frees_nothing_that_a_damaged_group_points_to(void **state)
@@ -115,8 +113,7 @@ static void a_marker_hears_of_damage(void **state)
     close_rig(&g);
 }
 
-/* ---- inserts and splits
- * ------------------------------------------------------------------------ */
+/* ---- inserts and splits ---------------------------------------------------------------------- */
 
 /* Puts many keys. Those whose neighbourhood has the damaged group are refused, and only those. */
 static void grow(struct rig *g)
@@ -153,8 +150,7 @@ static void keys_of_other_groups_are_inserted_and_a_split_copies_the_damage(void
         }
 }
 
-/* ---- repairing
- * --------------------------------------------------------------------------------- */
+/* ---- repairing ------------------------------------------------------------------------------- */
 
 /* Every kind of bit: of the kinds, the era, the tag and the checksum; of a key and a value. */
 static void a_repair_undoes_one_flipped_bit(void **state)
@@ -310,8 +306,7 @@ static void a_repair_after_splits_keeps_what_proves_itself(void **state)
     }
 }
 
-/* ---- a client that dies beside damage
- * ------------------------------------------------------------ */
+/* ---- a client that dies beside damage -------------------------------------------------------- */
 
 static unsigned verbs_left;
 static bool died;
@@ -398,8 +393,7 @@ static void a_client_that_dies_beside_damage_holds_up_nobody(void **state)
         }
 }
 
-/* ---- heads
- * ------------------------------------------------------------------------------------- */
+/* ---- heads ----------------------------------------------------------------------------------- */
 
 /* The address of the leaf that has the key. */
 static gaddr leaf_of(struct rig *g, uint64_t n)

@@ -86,8 +86,7 @@ static uint64_t time_of(enum fab_kind kind, unsigned count, uint8_t flags_of_las
     return job.ns;
 }
 
-/* ---- tests
- * ------------------------------------------------------------------------------------ */
+/* ---- tests ----------------------------------------------------------------------------------- */
 
 /* The word is busy with atomics of other clients, so each waits there. A READ behind it must not
  * take effect before it. */
@@ -167,8 +166,7 @@ static void a_run_is_the_same_twice(void **state)
     assert_int_equal(events[0], events[1]);
 }
 
-/* ---- an index
- * --------------------------------------------------------------------------------- */
+/* ---- an index -------------------------------------------------------------------------------- */
 
 struct reader {
     far_pool *pool;

@@ -92,8 +92,7 @@ static void only_the_pointers_bits_are_compared(void **state)
     pool_rig_close(&r);
 }
 
-/* ---- words that come again
- * -------------------------------------------------------------------- */
+/* ---- words that come again ------------------------------------------------------------------- */
 
 struct words {
     struct store_rig r;

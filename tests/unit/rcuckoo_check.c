@@ -97,8 +97,7 @@ static bool reads_lock_words(const struct fab_req *req)
     return reads(req, gaddr_offset(the->sub.part.anchor) + rcuckoo_word_at(0), 4 * 8);
 }
 
-/* ---- locks
- * ----------------------------------------------------------------------------------------- */
+/* ---- locks ----------------------------------------------------------------------------------- */
 
 /* The put holds its locks, and is about to write its rows: then the table is checked. */
 static int check_under_locks(struct fab_ep *ep, struct fab_req *req)
@@ -175,8 +174,7 @@ static void a_lock_that_nobody_holds_is_reported_and_stays(void **state)
     close_rig(&g);
 }
 
-/* ---- closing
- * --------------------------------------------------------------------------------------- */
+/* ---- closing --------------------------------------------------------------------------------- */
 
 #define NOBODY 0x1230007u /* a client that is not in slot 7 any more */
 
@@ -212,8 +210,7 @@ static void a_subtable_that_was_opened_meanwhile_is_not_called_closed(void **sta
     }
 }
 
-/* ---- keys that are moved
- * ----------------------------------------------------------------------------- */
+/* ---- keys that are moved --------------------------------------------------------------------- */
 
 /* Writes an entry into a row, as a client that holds its lock does. */
 static void write_entry(unsigned row, unsigned slot, unsigned tag, const uint64_t *entry)

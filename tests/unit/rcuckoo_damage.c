@@ -74,8 +74,7 @@ static unsigned bit_of_value(struct rig *g)
     return 64 * g->view->shape.value_at + 7;
 }
 
-/* ---- iterating
- * --------------------------------------------------------------------------------- */
+/* ---- iterating ------------------------------------------------------------------------------- */
 
 static void an_iteration_goes_past_a_damaged_row_and_says_so(void **state)
 {
@@ -90,8 +89,7 @@ static void an_iteration_goes_past_a_damaged_row_and_says_so(void **state)
     }
 }
 
-/* ---- sweeping
- * ---------------------------------------------------------------------------------- */
+/* ---- sweeping -------------------------------------------------------------------------------- */
 
 /* The bit, or all tags, are damaged while the pool is swept, and restored behind that. */
 static void a_sweep_frees_nothing_that_a_damaged_row_points_to(void **state)
@@ -171,8 +169,7 @@ static void a_drop_retires_nothing_that_a_damaged_row_points_to(void **state)
     close_rig(&g);
 }
 
-/* ---- inserts and splits
- * ------------------------------------------------------------------------ */
+/* ---- inserts and splits ---------------------------------------------------------------------- */
 
 /* Puts many keys. Those that belong to the damaged row are refused, and only those. */
 static void grow(struct rig *g)
@@ -244,8 +241,7 @@ static void paths_go_around_a_damaged_row(void **state)
     close_rig(&g);
 }
 
-/* ---- repairing
- * --------------------------------------------------------------------------------- */
+/* ---- repairing ------------------------------------------------------------------------------- */
 
 /* Every kind of bit: of a key, a value, the tags, the version and the checksum. */
 static void a_repair_undoes_one_flipped_bit(void **state)

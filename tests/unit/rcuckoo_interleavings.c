@@ -54,8 +54,7 @@ static int get_u32(struct rig *g, far_session *s, uint32_t key, uint32_t *value)
     return far_get(s, g->t, &key, sizeof key, value, sizeof *value, &len);
 }
 
-/* ---- rows, as a client that holds their locks reads and writes them
- * -------------------------------- */
+/* ---- rows, as a client that holds their locks reads and writes them -------------------------- */
 static struct rcuckoo_view *view_of(struct rig *g)
 {
     return rcuckoo_view(store_known(g->b, g->t)->view);
@@ -160,8 +159,7 @@ static int post_part(struct fab_ep *ep, struct fab_req *req, unsigned from, unsi
     return rc;
 }
 
-/* ---- a get while its key is moved
- * ------------------------------------------------------------------ */
+/* ---- a get while its key is moved ------------------------------------------------------------ */
 static uint32_t moved_key;
 static struct rcuckoo_sub split_sub;
 static unsigned moves;
@@ -241,8 +239,7 @@ static void a_miss_in_one_read_is_validated_by_both_rows(void **state)
     close_rig(&g);
 }
 
-/* ---- an insert that moves keys
- * --------------------------------------------------------------------- */
+/* ---- an insert that moves keys --------------------------------------------------------------- */
 static uint32_t keys_put;
 static unsigned paths;
 
@@ -329,8 +326,7 @@ static void a_row_belongs_to_its_subtable(void **state)
     close_rig(&g);
 }
 
-/* ---- a modify whose answer needs a block
- * ------------------------------------------------------------- */
+/* ---- a modify whose answer needs a block ----------------------------------------------------- */
 struct counter {
     uint64_t count;
     char rest[56]; /* too long to be inline */
@@ -382,8 +378,7 @@ static void a_modify_stores_its_last_answer(void **state)
     close_rig(&g);
 }
 
-/* ---- rows that are torn
- * ---------------------------------------------------------------------------- */
+/* ---- rows that are torn ---------------------------------------------------------------------- */
 static unsigned tears;
 
 /* Half of the first row is written, and the client dies. */
@@ -429,8 +424,7 @@ static void a_get_waits_for_the_recovery_of_a_dead_writer(void **state)
     close_rig(&g);
 }
 
-/* ---- recoveries
- * ------------------------------------------------------------------------------------ */
+/* ---- recoveries ------------------------------------------------------------------------------ */
 static unsigned stopped; /* posts after which nothing of the client arrives any more */
 
 static unsigned kill_session(far_session **s)
@@ -572,8 +566,7 @@ static void locks_of_a_half_written_row_are_kept(void **state)
     close_rig(&g);
 }
 
-/* ---- an iteration while a key is moved
- * ------------------------------------------------------------- */
+/* ---- an iteration while a key is moved ------------------------------------------------------- */
 static enum { MOVE_BETWEEN, MOVE_ONCE, MOVE_TWICE, TEAR } disturbance;
 
 /* Moves the key, and lets the READ find the row that it has left as it is now. */
@@ -659,8 +652,7 @@ static void an_iteration_returns_nothing_of_a_torn_row(void **state)
     iterate_disturbed(TEAR);
 }
 
-/* ---- an iteration that begins where a subtable is split
- * -------------------------------------------- */
+/* ---- an iteration that begins where a subtable is split -------------------------------------- */
 #define KEYS_BEFORE 20u
 
 /* Before the first snapshot, another session adds keys until the subtable is split. */
@@ -749,8 +741,7 @@ static void a_get_returns_nothing_of_a_torn_row(void **state)
     close_rig(&g);
 }
 
-/* ---- damage
- * ---------------------------------------------------------------------------------------- */
+/* ---- damage ---------------------------------------------------------------------------------- */
 static void a_damaged_row_is_not_written(void **state)
 {
     struct rig g;
@@ -797,8 +788,7 @@ static void a_damaged_block_is_not_a_miss(void **state)
     close_rig(&g);
 }
 
-/* ---- locks and splits
- * ------------------------------------------------------------------------------ */
+/* ---- locks and splits ------------------------------------------------------------------------ */
 static void rows_may_share_a_lock(void **state)
 {
     struct rig g;
@@ -827,8 +817,7 @@ static void keys_that_no_split_separates_fill_the_table(void **state)
     close_rig(&g);
 }
 
-/* ---- a get while a subtable is split
- * --------------------------------------------------------------- */
+/* ---- a get while a subtable is split --------------------------------------------------------- */
 static far_session *writer;
 static unsigned looks;
 
@@ -974,8 +963,7 @@ static void the_moved_bits_of_a_dead_closer_are_removed(void **state)
     close_rig(&g);
 }
 
-/* ---- two clients that split
- * ------------------------------------------------------------------------ */
+/* ---- two clients that split ------------------------------------------------------------------ */
 static uint32_t more;
 
 /* A has allocated the children, and is about to close the subtable: B splits it first. */

@@ -70,8 +70,7 @@ static void hook_at(struct fab_ep *ep)
     hook.clock = the->r.clock->now;
 }
 
-/* ---- sessions that die in the middle
- * ------------------------------------------------------------- */
+/* ---- sessions that die in the middle --------------------------------------------------------- */
 
 static unsigned verbs_done; /* of the request that ends with an error, those that happen */
 static bool second;         /* it is the one that writes rows, not the one that locks */
@@ -139,8 +138,7 @@ static int recover_again(far_session *by, const struct client *dead)
     return word == 0 ? FAR_OK : puppet_recover(&by->op, dead->slot, word);
 }
 
-/* ---- the lock of a redo, released by another recovery
- * ---------------------------------------------- */
+/* ---- the lock of a redo, released by another recovery ---------------------------------------- */
 static struct client waiting; /* a dead client whose line names a lock that it perhaps holds */
 static unsigned came;
 
@@ -247,8 +245,7 @@ static void a_change_that_was_unlocked_is_not_made_again(void **state)
     close_rig(&g);
 }
 
-/* ---- a lock that is released without a change
- * ------------------------------------------------------ */
+/* ---- a lock that is released without a change ------------------------------------------------ */
 
 /* The unlock does not happen, and its client is not told. */
 static int drop_the_unlock(struct fab_ep *ep, struct fab_req *req)
@@ -293,8 +290,7 @@ static void a_line_stays_until_its_locks_are_released(void **state)
     close_rig(&g);
 }
 
-/* ---- a client that dies while its line is judged
- * --------------------------------------------------- */
+/* ---- a client that dies while its line is judged --------------------------------------------- */
 static far_session *dying;
 static struct fab_req *its_request;
 static struct batch_tap tap;
@@ -368,8 +364,7 @@ static void a_lock_is_not_released_under_a_redo_that_was_not_seen(void **state)
     close_rig(&g);
 }
 
-/* ---- a line that was left by a client that goes on
- * ------------------------------------------------- */
+/* ---- a line that was left by a client that goes on ------------------------------------------- */
 static void drive(struct rig *g, far_session *const *s, unsigned count)
 {
     uint32_t v;
@@ -423,8 +418,7 @@ static void a_lock_is_not_released_under_a_redo_that_was_left(void **state)
     close_rig(&g);
 }
 
-/* ---- a row that is written again and again
- * --------------------------------------------------------- */
+/* ---- a row that is written again and again --------------------------------------------------- */
 static uint32_t toggled; /* the key's value: 1 or 2 */
 static unsigned looks;
 
@@ -489,8 +483,7 @@ static void a_row_that_changes_is_not_damaged(void **state)
     close_rig(&g);
 }
 
-/* ---- entries that differ only in their lengths
- * ------------------------------------------------------ */
+/* ---- entries that differ only in their lengths ----------------------------------------------- */
 static void an_entry_of_another_length_is_another_one(void **state)
 {
     uint64_t tuning[RCUCKOO_TUNINGS] = {2, 8, 8, 230, 1, 1, 1, 1}, rows[2][64] = {0};
@@ -507,8 +500,7 @@ static void an_entry_of_another_length_is_another_one(void **state)
     assert_non_null(rcuckoo_snapshot_gone(&s, &snap, 0, 3));
 }
 
-/* ---- damage
- * ------------------------------------------------------------------------------------------ */
+/* ---- damage ---------------------------------------------------------------------------------- */
 static void the_directory_is_only_advice(void **state)
 {
     struct rig g;
@@ -522,8 +514,7 @@ static void the_directory_is_only_advice(void **state)
     close_rig(&g);
 }
 
-/* ---- a lock of a living client that a dead one's line names, too
- * ---------------------------------- */
+/* ---- a lock of a living client that a dead one's line names, too ----------------------------- */
 static bool kept;
 
 /* A holds the lock, and its operation keeps the epoch from going on twice. */
@@ -577,8 +568,7 @@ static void a_lock_is_not_released_before_two_epochs_have_passed(void **state)
     close_rig(&g);
 }
 
-/* ---- a lock that nobody takes while its holder is looked for
- * --------------------------------------- */
+/* ---- a lock that nobody takes while its holder is looked for --------------------------------- */
 
 /* The recovery reads the lines of others. */
 static void look_for_repair(struct batch_tap *t, const struct fab_verb *verbs, unsigned count)
@@ -609,8 +599,7 @@ static void a_recovery_closes_the_words_before_it_reads_lines(void **state)
     close_rig(&g);
 }
 
-/* ---- a dead client that has only named a lock
- * ------------------------------------------------------ */
+/* ---- a dead client that has only named a lock ------------------------------------------------ */
 static unsigned looks;         /* at the lock word, by the recovery */
 static unsigned looks_closed;  /* after R was set */
 static bool closed_once;       /* R was set */
@@ -720,8 +709,7 @@ static void what_a_session_has_closed_for_itself_is_soon_open_again(void **state
     close_rig(&g);
 }
 
-/* ---- a ring in which every operation holds a lock
- * --------------------------------------------------- */
+/* ---- a ring in which every operation holds a lock -------------------------------------------- */
 
 enum { DEEPEST_RING = 64 };
 
@@ -855,8 +843,7 @@ static void lines_of_one_ring_are_told_apart(void **state)
     }
 }
 
-/* ---- a path of several rows
- * ----------------------------------------------------------------------- */
+/* ---- a path of several rows ------------------------------------------------------------------ */
 
 /* RCUCKOO-C2: the locks of all rows that a request writes are held. */
 static int look_for_locks(struct fab_ep *ep, struct fab_req *req)
@@ -936,8 +923,7 @@ static void a_path_that_was_begun_is_completed(void **state)
     }
 }
 
-/* ---- requests whose outcome is not known
- * --------------------------------------------------------- */
+/* ---- requests whose outcome is not known ----------------------------------------------------- */
 static uint64_t unknown_at; /* the offset that the request changes by a CAS */
 
 /* It happens, but its client is not told. */
@@ -1028,8 +1014,7 @@ static void a_block_that_may_be_in_use_is_not_retired(void **state)
     close_rig(&g);
 }
 
-/* ---- words that were damaged
- * --------------------------------------------------------------------- */
+/* ---- words that were damaged ----------------------------------------------------------------- */
 
 static void say(void *arg, const char *line)
 {

@@ -56,8 +56,7 @@ static void rising_numbers_may_fall_by_the_slack(void **state)
     assert_true(isnan(claim_rising(3, gap, 0)));
 }
 
-/* ---- an experiment with numbers that a test has made up
- * --------------------------------------- */
+/* ---- an experiment with numbers that a test has made up -------------------------------------- */
 
 /* Sets the round trips of every operation of one index. */
 static void set_rtts(struct reproduction *r, const char *index, double get, double insert,
@@ -147,8 +146,7 @@ static void a_run_that_stood_still_has_no_throughput(void **state)
     reproduce_free(r);
 }
 
-/* ---- all experiments
- * -------------------------------------------------------------------------- */
+/* ---- all experiments ------------------------------------------------------------------------- */
 
 /* The benchmark accepts every cell, as far as that can be told without the pool. */
 static void check_cells(const struct plan *plan)

@@ -59,8 +59,7 @@ static void say(void *arg, const char *line)
     printf("      %s\n", line);
 }
 
-/* ---- a walk that reads the slots while they are filled
- * ------------------------------------------ */
+/* ---- a walk that reads the slots while they are filled --------------------------------------- */
 static uint32_t next_key;
 static unsigned tears;
 
@@ -118,8 +117,7 @@ static void a_walk_takes_no_torn_read_for_damage(void **state)
     close_rig(&g);
 }
 
-/* ---- a repair of an entry behind an empty slot
- * ---------------------------------------------------- */
+/* ---- a repair of an entry behind an empty slot ----------------------------------------------- */
 static gaddr slots_at;
 static uint64_t slots_delta, stray;
 
@@ -169,8 +167,7 @@ static void a_repair_leaves_no_hole_among_the_slots(void **state)
     close_rig(&g);
 }
 
-/* ---- a delete whose READ of the slots is torn
- * ------------------------------------------------------ */
+/* ---- a delete whose READ of the slots is torn ------------------------------------------------ */
 static uint32_t deleted_key, other_key;
 
 /* The READ of all slots finds the first empty one before the key is deleted there, and the one
@@ -219,8 +216,7 @@ static void a_torn_read_shows_no_state_that_never_was(void **state)
     close_rig(&g);
 }
 
-/* ---- an iteration while keys that share a group come and go
- * -------------------------------------- */
+/* ---- an iteration while keys that share a group come and go ---------------------------------- */
 
 /* Two keys of the same fp and fp2 in a table of one segment. */
 static void find_group(struct rig *g, uint32_t pair[2])
@@ -333,8 +329,7 @@ static void an_iteration_ends_if_keys_have_the_same_place(void **state)
     close_rig(&g);
 }
 
-/* ---- more than fits into half of a segment
- * -------------------------------------------------------- */
+/* ---- more than fits into half of a segment --------------------------------------------------- */
 static void keys_that_no_split_separates_fill_the_table_cleanly(void **state)
 {
     struct rig g;
@@ -356,8 +351,7 @@ static void keys_that_no_split_separates_fill_the_table_cleanly(void **state)
     close_rig(&g);
 }
 
-/* ---- deletes in a full pool
- * ------------------------------------------------------------------------ */
+/* ---- deletes in a full pool ------------------------------------------------------------------ */
 static void deletes_go_on_however_often_the_pool_runs_full(void **state)
 {
     static const struct {
@@ -443,8 +437,7 @@ static void a_value_is_replaced_behind_inserts_that_filled_the_pool(void **state
     }
 }
 
-/* ---- a damaged directory
- * --------------------------------------------------------------------------- */
+/* ---- a damaged directory --------------------------------------------------------------------- */
 static void expect_all(struct rig *g, far_session *s, uint32_t keys)
 {
     for (uint32_t k = 0, v = 0; k < keys; k++) {
@@ -487,8 +480,7 @@ static void the_directory_is_only_advice(void **state)
     close_rig(&g);
 }
 
-/* ---- an append, verb by verb
- * ------------------------------------------------------------------------ */
+/* ---- an append, verb by verb ----------------------------------------------------------------- */
 static uint32_t the_key;
 static unsigned stage;
 
@@ -543,8 +535,7 @@ static void a_mark_comes_before_its_slot(void **state)
     close_rig(&g);
 }
 
-/* ---- a merge whose outcome is not known
- * ------------------------------------------------------------- */
+/* ---- a merge whose outcome is not known ------------------------------------------------------ */
 
 /* The CAS of the anchor happens, but its client is not told. */
 static int forget_the_answer(struct fab_ep *ep, struct fab_req *req)
@@ -598,8 +589,7 @@ static void what_a_merge_of_unknown_outcome_may_lose_is_reported(void **state)
     close_rig(&g);
 }
 
-/* ---- the reserve, and two clients that have read the root
- * ------------------------------------------ */
+/* ---- the reserve, and two clients that have read the root ------------------------------------ */
 static struct sephash_root read_root(struct rig *g)
 {
     struct sephash_root root;
@@ -703,8 +693,7 @@ static void what_may_be_in_the_reserve_is_not_reused(void **state)
     close_rig(&g);
 }
 
-/* ---- what an anchor leads to
- * ------------------------------------------------------------------------ */
+/* ---- what an anchor leads to ----------------------------------------------------------------- */
 static uint64_t anchor_off;
 
 /* From the CAS of the anchor on, B reads behind each verb. */
@@ -773,8 +762,7 @@ static void no_word_of_an_anchor_comes_again(void **state)
     close_rig(&g);
 }
 
-/* ---- how far a CurSegment was filled that was replaced meanwhile
- * ------------------------------------- */
+/* ---- how far a CurSegment was filled that was replaced meanwhile ----------------------------- */
 static void what_was_counted_in_another_segment_is_forgotten(void **state)
 {
     struct rig g;
@@ -795,8 +783,7 @@ static void what_was_counted_in_another_segment_is_forgotten(void **state)
     close_rig(&g);
 }
 
-/* ---- a directory that is doubled
- * ---------------------------------------------------------------------- */
+/* ---- a directory that is doubled ------------------------------------------------------------- */
 
 /* A's CAS of the root's word is looked at: B checks the table behind it, or A does not know whether
  * it happened. */
@@ -875,8 +862,7 @@ static void a_directory_that_may_be_published_is_not_reused(void **state)
     expect_nothing_in_two_places();
 }
 
-/* ---- a table that grows behind a walk
- * ---------------------------------------------------------------- */
+/* ---- a table that grows behind a walk -------------------------------------------------------- */
 
 static uint64_t directory_word(struct rig *g)
 {

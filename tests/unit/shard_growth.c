@@ -224,8 +224,7 @@ static void a_table_is_not_full_because_others_do_not_report(void **state)
     store_rig_close(&r);
 }
 
-/* ---- a session that walks the table again and again
- * ----------------------------------------------- */
+/* ---- a session that walks the table again and again ------------------------------------------ */
 static struct {
     far_session *by;
     far_table *table;

@@ -679,8 +679,7 @@ static void a_sealed_key_is_not_absent_because_the_pool_is_full(void **state)
     close_rig(&g);
 }
 
-/* ---- units that are not published
- * ------------------------------------------------------------------- */
+/* ---- units that are not published ------------------------------------------------------------ */
 static uint32_t moved[5]; /* more keys than level 1 has room for */
 static unsigned looked;
 

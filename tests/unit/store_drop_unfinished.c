@@ -257,8 +257,7 @@ static void a_table_that_cannot_be_walked_holds_up_no_other(void **state)
     store_rig_close(&r);
 }
 
-/* ---- a walk that rests
- * --------------------------------------------------------------------------- */
+/* ---- a walk that rests ----------------------------------------------------------------------- */
 static struct {
     far_pool *pool;
     far_session *by, *other;

@@ -137,8 +137,7 @@ static inline struct chime_view *chime_view(struct index_view *base)
     return (struct chime_view *)base;
 }
 
-/* ---- keys and separators
- * ----------------------------------------------------------------------- */
+/* ---- keys and separators --------------------------------------------------------------------- */
 
 /* A key, or a separator: its first 8 bytes as a number, and all its bytes. A separator without
  * `bytes` is below all keys that begin with k. */
@@ -169,8 +168,7 @@ struct chime_key {
 };
 void chime_key_set(const struct chime_view *view, struct slice bytes, struct chime_key *key);
 
-/* ---- chime_node.c: images of nodes
- * --------------------------------------------------------------- */
+/* ---- chime_node.c: images of nodes ----------------------------------------------------------- */
 static inline struct chime_head *chime_head(uint64_t *node)
 {
     return (struct chime_head *)node;
@@ -264,8 +262,7 @@ bool chime_plan(const struct chime_view *view, uint64_t *node, unsigned home,
                 struct chime_plan *plan);
 int chime_damaged(const struct chime_view *view, gaddr at); /* FAR_CORRUPT */
 
-/* ---- chime_hot.c: where hot keys are
- * ----------------------------------------------------------------- */
+/* ---- chime_hot.c: where hot keys are --------------------------------------------------------- */
 int chime_hot_new(uint64_t bytes, struct chime_hot **hot); /* *hot is NULL if bytes is 0 */
 void chime_hot_free(struct chime_hot *hot);
 /* The place of the key in its leaf, or -1. */
@@ -274,8 +271,7 @@ int chime_hot_find(struct chime_hot *hot, uint64_t hash);
 void chime_hot_seen(struct chime_hot *hot, uint64_t hash, unsigned place);
 void chime_hot_forget(struct chime_hot *hot, uint64_t hash);
 
-/* ---- chime_lock.c: locks, and what is written under them
- * --------------------------------------------- */
+/* ---- chime_lock.c: locks, and what is written under them ------------------------------------- */
 
 /* Damaged groups of a node that is held (CHIME-C11). In the image those that one flipped bit
  * explains are whole, and the others are empty. */
@@ -358,8 +354,7 @@ int chime_below_high(struct op *op, const struct chime_view *view, const struct 
 int chime_separator(struct op *op, const struct chime_view *view, uint64_t pointer,
                     struct slice *bytes);
 
-/* ---- chime_inner.c: internal nodes as they are cached
- * ------------------------------------------- */
+/* ---- chime_inner.c: internal nodes as they are cached ---------------------------------------- */
 /* An internal node as it is cached: its children in order. A child whose separator is long has the
  * pointer to that in v, and the rest in long_[], in the order of the children. The node's own upper
  * bound comes last there, if it is long. */
@@ -404,15 +399,13 @@ struct chime_wait {
     bool rests; /* the operation must rest, and start over: chime_rest() */
 };
 
-/* ---- chime_recover.c
- * ---------------------------------------------------------------------------- */
+/* ---- chime_recover.c ------------------------------------------------------------------------- */
 /* The lock of the node names a client that is dead and shut out. Completes or undoes what it did,
  * and releases the lock. Somebody else may do so as well. */
 int chime_recover(struct op *op, struct chime_view *view, gaddr at, uint64_t owner,
                   struct chime_wait *wait);
 
-/* ---- chime_wait.c: waiting, and whole nodes
- * ---------------------------------------------------- */
+/* ---- chime_wait.c: waiting, and whole nodes -------------------------------------------------- */
 enum chime_verdict {
     CHIME_GOOD,  /* the image is the node at an instant */
     CHIME_GONE,  /* the node is dead, or perhaps was never born; its head was read */
@@ -452,8 +445,7 @@ static inline struct chime_head *chime_other_head(const struct chime_shape *s,
 /* The rest of a node that is held is read. */
 int chime_read_rest(struct op *op, struct chime_view *view, struct chime_held *h);
 
-/* ---- chime_view.c: what a session knows
- * ------------------------------------------------------------ */
+/* ---- chime_view.c: what a session knows ------------------------------------------------------ */
 int chime_attach(struct op *op, const struct index_table *table, struct index_view **view);
 void chime_detach(struct index_view *view);
 int chime_refresh(struct op *op, struct index_view *view);
@@ -506,8 +498,7 @@ int chime_forget(struct op *op, struct chime_view *view, gaddr at);
  * it. */
 int chime_settle(struct op *op, struct chime_view *view, gaddr parent, struct chime_wait *wait);
 
-/* ---- chime_damage.c
- * ----------------------------------------------------------------------------- */
+/* ---- chime_damage.c -------------------------------------------------------------------------- */
 /* The damaged groups of a node, a bit each, by an image of all of it. 0: there are none, or the
  * head is damaged, too. */
 unsigned chime_damaged_groups(const struct chime_view *view, gaddr at, unsigned level,
@@ -534,8 +525,7 @@ void chime_harm_undo(const struct chime_harm *harm, struct chime_seal seal, uint
 uint64_t chime_harm_vacancy(const struct chime_harm *harm, const struct chime_shape *s,
                             uint64_t *node);
 
-/* ---- chime_salvage.c
- * ---------------------------------------------------------------------------- */
+/* ---- chime_salvage.c ------------------------------------------------------------------------- */
 /* Makes the damaged groups of a node whole, with what can be salvaged (CHIME-C12), and reports what
  * became of them. The bounds are those of its range; high is NULL if it has no sibling. *done: none
  * is left. */
@@ -546,8 +536,7 @@ int chime_salvage(struct op *op, struct chime_view *view, gaddr at, unsigned lev
  * under the lock. */
 int chime_mend_head(struct op *op, struct chime_view *view, gaddr at, unsigned level, bool *done);
 
-/* ---- chime_split.c
- * ------------------------------------------------------------------------------ */
+/* ---- chime_split.c --------------------------------------------------------------------------- */
 /* A node that its parent may not know yet. */
 struct chime_child_ref {
     gaddr at;
@@ -563,14 +552,12 @@ int chime_split(struct op *op, struct chime_view *view, struct chime_held *h,
 int chime_enter(struct op *op, struct chime_view *view, const struct chime_child_ref *born,
                 struct chime_wait *wait);
 
-/* ---- chime_merge.c
- * ------------------------------------------------------------------------------ */
+/* ---- chime_merge.c --------------------------------------------------------------------------- */
 /* A node of this level, with this key, has few entries: merges it with a neighbour if that is
  * easy. */
 void chime_shrink(struct op *op, struct chime_view *view, const struct chime_bound *key,
                   unsigned level);
-/* ---- chime_read.c, chime_write.c, chime_scan.c, chime_iterate.c, chime_check.c
- * -------------------- */
+/* ---- chime_read.c, chime_write.c, chime_scan.c, chime_iterate.c, chime_check.c --------------- */
 int chime_get(struct op *op, struct index_view *view, struct slice key, struct value_out *out);
 int chime_change(struct op *op, struct index_view *view, struct slice key, struct change *change);
 int chime_scan(struct op *op, struct index_view *view, const struct scan_range *range,

@@ -74,8 +74,7 @@ static gaddr sibling(struct walk *w)
     return chime_next_at(chime_head(w->node)->next);
 }
 
-/* ---- separators and entries
- * ---------------------------------------------------------------------- */
+/* ---- separators and entries ------------------------------------------------------------------ */
 
 static void copy_edge(struct edge *to, const struct edge *from)
 {
@@ -148,8 +147,7 @@ static int read_item(struct walk *w, unsigned place, struct item *i)
     return rc;
 }
 
-/* ---- counting and marking
- * ------------------------------------------------------------------------ */
+/* ---- counting and marking -------------------------------------------------------------------- */
 
 static int mark_child(struct walk *w, unsigned place)
 {
@@ -230,8 +228,7 @@ static int count_node(struct walk *w)
     return rc;
 }
 
-/* ---- one look at a node
- * -------------------------------------------------------------------------- */
+/* ---- one look at a node ---------------------------------------------------------------------- */
 
 /* An entry's key belongs to the finding: values may be alike. */
 static struct index_finding *found(struct walk *w, enum fault fault, unsigned place, uint64_t word)
@@ -338,8 +335,7 @@ static int check_node(struct walk *w)
     return check_entries(w);
 }
 
-/* ---- reports and repairs
- * ------------------------------------------------------------------------- */
+/* ---- reports and repairs --------------------------------------------------------------------- */
 
 /* Writes the vacancy under the lock. */
 static int repair_vacancy(struct walk *w, bool *done)
@@ -444,8 +440,7 @@ static int report_findings(struct walk *w)
     return rc;
 }
 
-/* ---- locks of dead clients
- * ----------------------------------------------------------------------- */
+/* ---- locks of dead clients ------------------------------------------------------------------- */
 
 static int recover(struct walk *w, uint64_t owner)
 {
@@ -491,8 +486,7 @@ static int check_lock(struct walk *w)
     return w->report->repair ? recover(w, owner) : FAR_OK;
 }
 
-/* ---- visiting a node
- * ----------------------------------------------------------------------------- */
+/* ---- visiting a node ------------------------------------------------------------------------- */
 
 static int read_node(struct walk *w, enum chime_verdict *verdict)
 {
@@ -575,8 +569,7 @@ static int visit(struct walk *w, enum chime_verdict *verdict)
     return FAR_OK;
 }
 
-/* ---- the walk
- * ------------------------------------------------------------------------------------ */
+/* ---- the walk -------------------------------------------------------------------------------- */
 
 static void go_right(struct walk *w)
 {

@@ -30,8 +30,7 @@ void chime_empty_groups(uint64_t *node, unsigned groups)
         *chime_group(node, (unsigned)__builtin_ctz(groups)) &= ~0xffull;
 }
 
-/* ---- one flipped bit
- * --------------------------------------------------------------------------- */
+/* ---- one flipped bit ------------------------------------------------------------------------- */
 
 struct place {
     struct chime_seal seal;
@@ -53,8 +52,7 @@ bool chime_undo_flip(struct chime_seal seal, unsigned group, uint64_t *words)
     return bit != INDEX_NO_BIT;
 }
 
-/* ---- in a leaf that is held
- * -------------------------------------------------------------------- */
+/* ---- in a leaf that is held ------------------------------------------------------------------ */
 
 void chime_harm_beyond(struct chime_harm *harm, uint64_t *node, unsigned g)
 {

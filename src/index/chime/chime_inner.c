@@ -4,8 +4,7 @@
 
 #include <stdlib.h>
 
-/* ---- looking into one
- * ---------------------------------------------------------------------------------- */
+/* ---- looking into one ------------------------------------------------------------------------ */
 
 static const struct chime_long *longs_of(const struct chime_inner *n)
 {
@@ -67,8 +66,7 @@ unsigned chime_route(const struct chime_inner *n, const struct chime_bound *key)
     return low;
 }
 
-/* ---- making one
- * ---------------------------------------------------------------------------------------- */
+/* ---- making one ------------------------------------------------------------------------------ */
 
 /* A child while its node is being put in order. */
 struct sorting {

@@ -390,8 +390,7 @@ static int rest(struct op *op, struct chime_view *view, struct walk *w, unsigned
     return chime_rest(op, view, &w->wait, attempts);
 }
 
-/* ---- leaves that cannot be read
- * ---------------------------------------------------------------- */
+/* ---- leaves that cannot be read -------------------------------------------------------------- */
 /* Some of these are functions of their own, so that other ways need less stack. */
 
 /* Is child i the leaf that the cursor is of, at its beginning? */

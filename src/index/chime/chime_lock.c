@@ -3,8 +3,7 @@
 
 #define LOCK_AT offsetof(struct chime_head, lock)
 
-/* ---- taking and releasing
- * ---------------------------------------------------------------------------- */
+/* ---- taking and releasing -------------------------------------------------------------------- */
 
 unsigned chime_lock(struct op *op, gaddr at)
 {
@@ -51,11 +50,9 @@ int chime_finish(struct op *op)
     return rc;
 }
 
-/* ---- a node that is held
- * --------------------------------------------------------------------------- */
+/* ---- a node that is held --------------------------------------------------------------------- */
 
-/* ---- writing
- * ------------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 void chime_then(struct op *op, gaddr from, gaddr to)
 {
@@ -136,8 +133,7 @@ int chime_retire(struct op *op, struct chime_view *view, gaddr dead, uint64_t ln
     return rc;
 }
 
-/* ---- separators
- * ---------------------------------------------------------------------------------------- */
+/* ---- separators ------------------------------------------------------------------------------ */
 
 int chime_separator(struct op *op, const struct chime_view *view, uint64_t pointer,
                     struct slice *bytes)

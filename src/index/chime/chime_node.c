@@ -5,8 +5,7 @@
 #define NAME_SALT 0x6368696d656e616dull
 #define HEAD_SALT 0x6368696d65686561ull
 
-/* ---- keys
- * -------------------------------------------------------------------------------------- */
+/* ---- keys ------------------------------------------------------------------------------------ */
 
 uint64_t chime_prefix(struct slice key)
 {
@@ -43,8 +42,7 @@ unsigned chime_entry_home(const struct chime_view *view, uint64_t *node, unsigne
     return fingerprint_of(view, hash_key(&key, 8, view->seed)) & (view->shape.span - 1);
 }
 
-/* ---- names and checksums
- * ------------------------------------------------------------------------- */
+/* ---- names and checksums --------------------------------------------------------------------- */
 
 struct chime_seal chime_name_seal(const struct chime_view *view, const struct chime_name *name)
 {
@@ -110,8 +108,7 @@ void chime_renew(const struct chime_view *view, uint64_t *node, const struct chi
     }
 }
 
-/* ---- windows
- * ----------------------------------------------------------------------------------- */
+/* ---- windows --------------------------------------------------------------------------------- */
 
 struct chime_window chime_window(const struct chime_shape *s, unsigned home)
 {
@@ -153,8 +150,7 @@ enum chime_fit chime_judge(const struct chime_view *view, uint64_t *node, struct
     return fit;
 }
 
-/* ---- keys in a leaf
- * ------------------------------------------------------------------------------ */
+/* ---- keys in a leaf -------------------------------------------------------------------------- */
 
 uint64_t chime_candidates(const struct chime_view *view, uint64_t *node,
                           const struct chime_key *key, struct chime_window w,
@@ -191,8 +187,7 @@ uint64_t chime_vacancy(const struct chime_shape *s, uint64_t *node)
     return vacancy;
 }
 
-/* ---- places
- * ------------------------------------------------------------------------------------- */
+/* ---- places ---------------------------------------------------------------------------------- */
 
 unsigned chime_free_place(const struct chime_shape *s, uint64_t vacancy, unsigned home)
 {

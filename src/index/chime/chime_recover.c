@@ -53,8 +53,7 @@ static int read_image(struct repair *r, gaddr at, uint64_t *node)
                : chime_damaged(r->view, at);
 }
 
-/* ---- the lock of M
- * ------------------------------------------------------------------------------------ */
+/* ---- the lock of M --------------------------------------------------------------------------- */
 
 /* Takes M's lock from the word that it has. */
 static int take(struct repair *r, uint64_t word, bool *held)
@@ -91,8 +90,7 @@ static int take_partner(struct repair *r, bool *held)
     return take(r, lock, held);
 }
 
-/* ---- what M becomes
- * ------------------------------------------------------------------------------------- */
+/* ---- what M becomes -------------------------------------------------------------------------- */
 
 /* Reads M's sibling, and sets the name that M will have, and the one that it may have had. */
 static int look_at_sibling(struct repair *r, struct chime_name *other, bool *has_other)
@@ -268,8 +266,7 @@ static int retire_gone(struct repair *r, int rc)
     return rc;
 }
 
-/* ---- writing
- * ------------------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 /* A node that was merged dies: its groups get the name of a dead one. */
 static void write_dead(struct repair *r, struct chime_staging *staging, gaddr at, uint64_t *node)

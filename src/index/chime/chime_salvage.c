@@ -123,8 +123,7 @@ static int salvage_groups(struct salvage *v, unsigned damaged, unsigned *salvage
     return rc == FAR_OK ? finished : rc;
 }
 
-/* ---- heads
- * ------------------------------------------------------------------------------------- */
+/* ---- heads ----------------------------------------------------------------------------------- */
 
 struct head_of {
     const struct chime_view *view;
@@ -177,8 +176,7 @@ int chime_mend_head(struct op *op, struct chime_view *view, gaddr at, unsigned l
     return rc;
 }
 
-/* ---- groups
- * ------------------------------------------------------------------------------------ */
+/* ---- groups ---------------------------------------------------------------------------------- */
 
 int chime_salvage(struct op *op, struct chime_view *view, gaddr at, unsigned level,
                   const struct chime_bound *low, const struct chime_bound *high,

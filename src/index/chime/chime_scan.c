@@ -203,8 +203,7 @@ static int add_all(struct op *op, const struct chime_view *view, struct scan *s)
     return rc;
 }
 
-/* ---- the cursor
- * ---------------------------------------------------------------------------------- */
+/* ---- the cursor ------------------------------------------------------------------------------ */
 
 /* All up to the end of this leaf is settled. */
 static int move_on(struct op *op, const struct chime_view *view, struct scan *s, struct leaf *leaf)
@@ -249,8 +248,7 @@ static void list_leaf(struct chime_view *view, struct scan *s, unsigned leaf)
                                  s->range->to.data ? s->to.k : UINT64_MAX, s->item + s->items);
 }
 
-/* ---- several leaves, by their names
- * -------------------------------------------------------------- */
+/* ---- several leaves, by their names ---------------------------------------------------------- */
 
 /* A parent of leaves, if it is cached. If the cache is old, it may be a node of another level: then
  * its children do not follow the leaf before them. */
@@ -410,8 +408,7 @@ static int go_ahead(struct op *op, struct chime_view *view, struct scan *s)
     return met_misfit(op, view, s, fit, s->leaf[fitting].parent);
 }
 
-/* ---- one leaf, with its head
- * --------------------------------------------------------------------- */
+/* ---- one leaf, with its head ----------------------------------------------------------------- */
 
 /* The leaf was read whole, and has the cursor in its range. */
 static int settle_by_head(struct op *op, struct chime_view *view, struct scan *s, gaddr at)

@@ -10,8 +10,7 @@
 #define ENTER_ATTEMPTS 64u
 #define VACANCY_AT     offsetof(struct chime_head, vacancy)
 
-/* ---- the order of the entries
- * -------------------------------------------------------------------------- */
+/* ---- the order of the entries ---------------------------------------------------------------- */
 
 /* An entry of the node that is split. */
 struct item {
@@ -98,8 +97,7 @@ static int sort_items(struct op *op, const struct chime_view *view, uint64_t *no
     return rc;
 }
 
-/* ---- where to cut
- * ------------------------------------------------------------------------------------- */
+/* ---- where to cut ---------------------------------------------------------------------------- */
 
 /* The lowest separator that tells a from b in a leaf; in an internal node it is b's. */
 static struct chime_bound between(struct chime_bound a, struct chime_bound b, bool leaf)
@@ -181,8 +179,7 @@ static int choose_cut(struct op *op, const struct chime_view *view, const struct
     return FAR_OK;
 }
 
-/* ---- splitting
- * ----------------------------------------------------------------------------------------- */
+/* ---- splitting ------------------------------------------------------------------------------- */
 
 /* A split under way. */
 struct split {
@@ -369,8 +366,7 @@ int chime_split(struct op *op, struct chime_view *view, struct chime_held *h,
     return FAR_OK;
 }
 
-/* ---- parents
- * ------------------------------------------------------------------------------------------- */
+/* ---- parents --------------------------------------------------------------------------------- */
 
 /* The highest node was split: makes one above it, unless another client does. */
 static int grow(struct op *op, struct chime_view *view, const struct chime_child_ref *born)

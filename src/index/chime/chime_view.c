@@ -6,8 +6,7 @@
 #define DESCENTS    512u  /* attempts to get down, while nodes die: more than looks before a rest */
 #define MOVES_RIGHT 4096u /* on the way: more than there can be, unless the tree is damaged */
 
-/* ---- attaching
- * ----------------------------------------------------------------------------------- */
+/* ---- attaching ------------------------------------------------------------------------------- */
 
 static int judge_root(struct chime_view *view, const struct chime_root *root)
 {
@@ -89,8 +88,7 @@ uint64_t chime_cached_bytes(const struct chime_view *view)
     return sizeof *view + stats.bytes;
 }
 
-/* ---- internal nodes
- * ------------------------------------------------------------------------------- */
+/* ---- internal nodes -------------------------------------------------------------------------- */
 
 int chime_inner_at(struct op *op, struct chime_view *view, gaddr at, unsigned level,
                    struct chime_path *path, struct chime_wait *wait,
@@ -155,8 +153,7 @@ int chime_settle(struct op *op, struct chime_view *view, gaddr parent, struct ch
     return rc == FAR_OK ? chime_wait(op, view, parent, op_result(op, n), wait, &verdict) : rc;
 }
 
-/* ---- descending
- * ------------------------------------------------------------------------------------ */
+/* ---- descending ------------------------------------------------------------------------------ */
 
 /* The name of child i, as far as the node knows. *next: the first child of this node is the
  * sibling; 0: it is known. */

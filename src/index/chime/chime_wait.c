@@ -3,8 +3,7 @@
 
 #define DAMAGE_LOOKS 12u /* looks that find the same image, with a free lock: it is damaged */
 
-/* ---- waiting
- * ------------------------------------------------------------------------------------------- */
+/* ---- waiting --------------------------------------------------------------------------------- */
 
 int chime_wait(struct op *op, struct chime_view *view, gaddr at, uint64_t word,
                struct chime_wait *wait, enum chime_verdict *verdict)
@@ -34,8 +33,7 @@ int chime_rest(struct op *op, struct chime_view *view, struct chime_wait *wait, 
     return index_lock_rest(op, &view->base, &wait->lock);
 }
 
-/* ---- reading a whole node
- * ------------------------------------------------------------------------------ */
+/* ---- reading a whole node -------------------------------------------------------------------- */
 
 /* What an image says of its node. CHIME_AGAIN: something is being written, or damaged. */
 static enum chime_verdict judge_node(const struct chime_view *view, gaddr at, unsigned level,
@@ -122,8 +120,7 @@ int chime_read_past(struct op *op, struct chime_view *view, gaddr at, unsigned l
     return FAR_OK;
 }
 
-/* ---- a node that is held
- * ------------------------------------------------------------------------------- */
+/* ---- a node that is held --------------------------------------------------------------------- */
 
 int chime_judge_held(struct op *op, struct chime_view *view, struct chime_held *h, unsigned level)
 {

@@ -30,8 +30,7 @@ static bool fits(const struct write *w)
     return w->key.inside && w->change.want->value.len == 8;
 }
 
-/* ---- locking
- * -------------------------------------------------------------------------------------- */
+/* ---- locking --------------------------------------------------------------------------------- */
 
 /* Unlocks; the operation ends with rc, or with what went wrong here. */
 static int release(struct op *op, struct write *w, int rc)
@@ -155,8 +154,7 @@ static int lock(struct op *op, struct chime_view *view, struct write *w)
     return judge(op, view, w);
 }
 
-/* ---- looking for the key
- * ----------------------------------------------------------------------------- */
+/* ---- looking for the key --------------------------------------------------------------------- */
 
 static int look(struct op *op, struct chime_view *view, struct write *w)
 {
@@ -200,8 +198,7 @@ static int ask(struct op *op, struct chime_view *view, struct write *w, enum cha
                : FAR_OK;
 }
 
-/* ---- writing
- * -------------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 /* The new entry of the key. */
 static struct chime_new new_entry(const struct write *w)
@@ -271,8 +268,7 @@ static int replace(struct op *op, struct chime_view *view, struct write *w, bool
     return rc;
 }
 
-/* ---- inserting
- * ------------------------------------------------------------------------------------- */
+/* ---- inserting ------------------------------------------------------------------------------- */
 
 /* Moves an entry to a free place: first it is there twice, then all groups get a new era, and it is
  * gone from the old place (CHIME-C6). Within a group one word does both. */
@@ -359,8 +355,7 @@ static int insert(struct op *op, struct chime_view *view, struct write *w)
                : split(op, view, w);
 }
 
-/* ---- the whole
- * -------------------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 /* The leaf is held. What ends without a change unlocks. */
 static int act(struct op *op, struct chime_view *view, struct write *w)

@@ -163,8 +163,7 @@ struct rcuckoo_key {
     bool inside; /* it is short enough to be inline */
 };
 
-/* ---- rcuckoo_row.c: hashes, entries, rows
- * -------------------------------------------------------- */
+/* ---- rcuckoo_row.c: hashes, entries, rows ---------------------------------------------------- */
 /* Sets all that follows from the tuning. False: entries would be too large. */
 bool rcuckoo_shape_set(struct rcuckoo_shape *s, const uint64_t *tuning);
 /* The moduli of the paper's formula, for f in hundredths. For the client that creates a table: all
@@ -220,8 +219,7 @@ void rcuckoo_row_init(const struct rcuckoo_shape *s, uint64_t id, unsigned numbe
 void rcuckoo_row_redo(const struct rcuckoo_shape *s, uint64_t id, uint64_t *row,
                       const uint64_t *item);
 
-/* ---- rcuckoo_table.c: what a session knows
- * ------------------------------------------------------- */
+/* ---- rcuckoo_table.c: what a session knows --------------------------------------------------- */
 int rcuckoo_attach(struct op *op, const struct index_table *table, struct index_view **view);
 void rcuckoo_detach(struct index_view *view);
 int rcuckoo_refresh(struct op *op, struct index_view *view);
@@ -251,8 +249,7 @@ static inline uint64_t rcuckoo_row_at(const struct rcuckoo_shape *s, unsigned ro
 /* ---- rcuckoo_read.c -------------------------------------------------------------------------- */
 int rcuckoo_get(struct op *op, struct index_view *view, struct slice key, struct value_out *out);
 
-/* ---- rcuckoo_lock.c: taking and releasing locks
- * -------------------------------------------------- */
+/* ---- rcuckoo_lock.c: taking and releasing locks ---------------------------------------------- */
 struct rcuckoo_locks {
     unsigned count;
     struct rcuckoo_locked lock[RCUCKOO_LOCK_WORDS]; /* by word, ascending, each once */
@@ -273,8 +270,7 @@ bool rcuckoo_locked(const struct op *op, struct rcuckoo_locks *locks, bool *clos
 void rcuckoo_unlock(struct op *op, const struct rcuckoo_sub *sub,
                     const struct rcuckoo_locks *locks);
 
-/* ---- rcuckoo_path.c: where a new key goes
- * -------------------------------------------------------- */
+/* ---- rcuckoo_path.c: where a new key goes ---------------------------------------------------- */
 /* Rows that were read under the locks. */
 #define RCUCKOO_RANGES 8u
 struct rcuckoo_ranges {
@@ -306,8 +302,7 @@ uint64_t rcuckoo_cache_bytes(void);
 /* ---- rcuckoo_write.c ------------------------------------------------------------------------- */
 int rcuckoo_change(struct op *op, struct index_view *view, struct slice key, struct change *change);
 
-/* ---- rcuckoo_grow.c: closing a subtable, reading all of it, splitting it
- * --------------------------- */
+/* ---- rcuckoo_grow.c: closing a subtable, reading all of it, splitting it --------------------- */
 /* How often an operation tries to close a subtable. */
 #define RCUCKOO_CLOSINGS 400u
 /* The subtable was found closed. Waits for its closer, or takes its place if it is dead, and opens
@@ -370,8 +365,7 @@ int rcuckoo_salvage(struct op *op, struct rcuckoo_view *view, const struct rcuck
 int rcuckoo_remove(struct op *op, struct rcuckoo_view *view, const struct rcuckoo_sub *sub,
                    unsigned place, uint64_t pointer, bool *done);
 
-/* ---- rcuckoo_iterate.c, rcuckoo_check.c
- * ---------------------------------------------------------- */
+/* ---- rcuckoo_iterate.c, rcuckoo_check.c ------------------------------------------------------ */
 int rcuckoo_iterate(struct op *op, struct index_view *view, struct entries_out *out);
 int rcuckoo_mark(struct op *op, struct index_view *view, struct marker *marker);
 int rcuckoo_info(struct op *op, struct index_view *view, struct far_table_info *info);

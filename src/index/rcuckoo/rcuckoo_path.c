@@ -9,8 +9,7 @@
 
 #include <stdlib.h>
 
-/* ---- rows that were full
- * ------------------------------------------------------------------------- */
+/* ---- rows that were full --------------------------------------------------------------------- */
 
 /* 64 KiB, as in the paper: of each row only where else its entries may be. */
 #define CACHE_ROWS 2730u
@@ -26,8 +25,7 @@ static uint64_t row_name(const struct rcuckoo_sub *sub, unsigned row)
     return sub->part.anchor << 14 | row;
 }
 
-/* ---- the search
- * ---------------------------------------------------------------------------------- */
+/* ---- the search ------------------------------------------------------------------------------ */
 
 #define NODES_MAX 512u
 struct node {

@@ -368,8 +368,7 @@ int rcuckoo_recover(struct op *op, struct index_view *base, const struct journal
     return entry->redo && !entry->done ? redo(&r) : release(&r);
 }
 
-/* ---- locks that nobody holds
- * ------------------------------------------------------------------ */
+/* ---- locks that nobody holds ----------------------------------------------------------------- */
 
 /* Looks for bits of a lock word that no client holds, though they are set: a dead client left them,
  * or they were flipped. Which they are is known only while the word is closed (RCUCKOO-C9): others

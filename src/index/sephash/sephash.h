@@ -152,8 +152,7 @@ unsigned sephash_table_make(bool plain, const uint32_t start[SEPHASH_FPS + 1], u
 void sephash_table_find(bool plain, const uint16_t *table, unsigned points, unsigned err,
                         unsigned entries, unsigned fp, unsigned *from, unsigned *to);
 
-/* ---- sephash_view.c: what a session knows
- * ------------------------------------------------------ */
+/* ---- sephash_view.c: what a session knows ---------------------------------------------------- */
 int sephash_attach(struct op *op, const struct index_table *table, struct index_view **view);
 void sephash_detach(struct index_view *view);
 int sephash_refresh(struct op *op, struct index_view *view);
@@ -172,8 +171,7 @@ void sephash_know_filled(struct sephash_view *view, const struct sephash_segment
 void sephash_know_barren(struct sephash_view *view, const struct sephash_segment *segment,
                          unsigned filled);
 
-/* ---- sephash_look.c: an operation's view of a segment
- * --------------------------------------------- */
+/* ---- sephash_look.c: an operation's view of a segment ---------------------------------------- */
 struct sephash_look {
     struct sephash_segment segment; /* a copy */
     unsigned from, to;              /* the entries of the MainSegment that may be of the key */
@@ -219,8 +217,7 @@ int sephash_probe(struct op *op, const struct sephash_key *key, const struct sep
 /* Is the candidate a delete? */
 bool sephash_deletes(const struct sephash_look *look, unsigned place);
 
-/* ---- sephash_resolve.c: which entries count
- * -------------------------------------------------------- */
+/* ---- sephash_resolve.c: which entries count -------------------------------------------------- */
 enum sephash_fate {
     SEPHASH_LIVE,    /* the newest of its key */
     SEPHASH_COVERED, /* there is a newer one, or a delete: its block is retired by the merge */
@@ -254,8 +251,7 @@ int sephash_read_state(struct op *op, struct sephash_view *view, struct sephash_
 /* Clears the words that do not count. */
 void sephash_clear_dead(struct sephash_state *state);
 
-/* ---- sephash_reserve.c
- * ------------------------------------------------------------------------- */
+/* ---- sephash_reserve.c ----------------------------------------------------------------------- */
 /* Objects for the reserve. */
 struct sephash_spares {
     unsigned count, place[SEPHASH_RESERVE], number[SEPHASH_RESERVE];
@@ -277,8 +273,7 @@ void sephash_reserve_end(struct op *op, struct sephash_view *view, struct sephas
 /* Completes the reserve before a value is stored. FAR_POOL_FULL. */
 int sephash_reserve_restore(struct op *op, struct sephash_view *view);
 
-/* ---- sephash_merge.c
- * ------------------------------------------------------------------------------ */
+/* ---- sephash_merge.c ------------------------------------------------------------------------- */
 /* The segment's CurSegment is full, and this operation has found its anchor: makes a new one, or
  * two. `removes`: in order to delete or replace a key (SEPHASH-H8). FAR_OK: it is done, perhaps by
  * another client. */
@@ -288,8 +283,7 @@ int sephash_merge(struct op *op, struct sephash_view *view, const struct sephash
  * back blocks of old values: until these make up for what was not to be had. */
 void sephash_make_room(struct op *op, struct sephash_view *view, uint64_t hash);
 
-/* ---- the rest
- * ---------------------------------------------------------------------------------- */
+/* ---- the rest -------------------------------------------------------------------------------- */
 int sephash_create(struct op *op, const struct index_options *options, uint64_t hash_seed,
                    gaddr *root);
 int sephash_discard(struct op *op, gaddr root);

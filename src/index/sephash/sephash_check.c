@@ -49,8 +49,7 @@ static void mark_pointer(struct walk *w, uint64_t pointer)
     mark(w, pointer_gaddr(pointer), pointer_class(pointer));
 }
 
-/* ---- one segment
- * -------------------------------------------------------------------------------- */
+/* ---- one segment ----------------------------------------------------------------------------- */
 
 static int no_memory(void)
 {
@@ -157,8 +156,7 @@ static int check_words(struct walk *w)
     return rc;
 }
 
-/* ---- repairs
- * -------------------------------------------------------------------------------------- */
+/* ---- repairs --------------------------------------------------------------------------------- */
 
 static gaddr word_at(const struct walk *w, unsigned place, uint64_t *delta)
 {
@@ -250,8 +248,7 @@ static int report_findings(struct walk *w)
     return rc;
 }
 
-/* ---- the walk
- * ------------------------------------------------------------------------------------ */
+/* ---- the walk -------------------------------------------------------------------------------- */
 
 /* Reads all of a segment, and copies its words. */
 static int read_segment(struct walk *w)

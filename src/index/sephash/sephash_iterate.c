@@ -55,8 +55,7 @@ struct iteration {
     unsigned listed;
 };
 
-/* ---- reading a part of a segment
- * ------------------------------------------------------------------ */
+/* ---- reading a part of a segment ------------------------------------------------------------- */
 
 static unsigned first_fp(const struct iteration *it)
 {
@@ -149,8 +148,7 @@ static int list_part(struct op *op, struct sephash_view *view, struct iteration 
     return rc;
 }
 
-/* ---- adding
- * ---------------------------------------------------------------------------------------- */
+/* ---- adding ---------------------------------------------------------------------------------- */
 
 /* Has the key been returned? */
 static bool is_before(const struct listed *l, uint64_t place)

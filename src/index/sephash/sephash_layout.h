@@ -200,8 +200,7 @@ static inline uint64_t sephash_head_sum(const struct sephash_head *h, const uint
     return hash_sum(table, 2ull * h->points, sum);
 }
 
-/* ---- root
- * --------------------------------------------------------------------------------------- */
+/* ---- root ------------------------------------------------------------------------------------ */
 #define SEPHASH_RESERVE (SEPHASH_PAGES + 1) /* pages, and a CurSegment as the last one */
 
 /* A word of the reserve is a pointer, and a sum of it in the bits above. */

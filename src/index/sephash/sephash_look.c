@@ -54,8 +54,7 @@ static void copy_known(const struct op *op, const struct sephash_view *view,
     set_range(view, key, k->table, wanted, l);
 }
 
-/* ---- READs
- * ------------------------------------------------------------------------------------- */
+/* ---- READs ----------------------------------------------------------------------------------- */
 
 /* READs go by a guess until the anchor has been read. */
 static void guessed(struct op *op, const struct sephash_look *l)
@@ -143,8 +142,7 @@ static void take_wanted(struct op *op, const struct sephash_view *view, unsigned
     l->mark = ((const struct images *)op->buf[BUF_INDEX])->mark;
 }
 
-/* ---- learning
- * ---------------------------------------------------------------------------------- */
+/* ---- learning -------------------------------------------------------------------------------- */
 
 static int judge_head(const struct sephash_view *view, const struct sephash_segment *s,
                       const struct images *m)
@@ -202,8 +200,7 @@ static int follow(struct op *op, struct sephash_view *view, uint64_t state,
     return rc == FAR_OK ? index_parts_know_split(&view->parts, &s->part, m->fork.child) : rc;
 }
 
-/* ---- looking
- * ----------------------------------------------------------------------------------- */
+/* ---- looking --------------------------------------------------------------------------------- */
 
 /* One look by what the session knows. *state is what the anchor says. */
 static int look_once(struct op *op, struct sephash_view *view, const struct sephash_key *key,
@@ -291,8 +288,7 @@ int sephash_look(struct op *op, struct sephash_view *view, const struct sephash_
                     view->base.table->desc.name);
 }
 
-/* ---- candidates
- * -------------------------------------------------------------------------------- */
+/* ---- candidates ------------------------------------------------------------------------------ */
 
 void sephash_gather(struct sephash_look *l)
 {

@@ -46,8 +46,7 @@ struct merge {
     struct sephash_spares spares;
 };
 
-/* ---- what remains
- * -------------------------------------------------------------------------------- */
+/* ---- what remains ---------------------------------------------------------------------------- */
 
 /* Is the word one of those that go to the half? */
 static bool goes_to(const struct merge *m, uint64_t word, unsigned half)
@@ -175,8 +174,7 @@ static int arrange(struct merge *m)
     return rc == FAR_OK ? renew(m, &m->made[1], s->part.depth + 1u) : rc;
 }
 
-/* ---- memory
- * ---------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static int allocate(struct merge *m, unsigned size_class, gaddr *at)
 {
@@ -282,8 +280,7 @@ static int take_memory(struct merge *m)
     return rc;
 }
 
-/* ---- publishing
- * ------------------------------------------------------------------------------------ */
+/* ---- publishing ------------------------------------------------------------------------------ */
 
 uint32_t sephash_cur_image(const struct sephash_shape *shape, struct sephash_head *head,
                            const uint16_t *table, void *image)
@@ -373,8 +370,7 @@ static int publish(struct merge *m, bool *swapped, uint64_t **directory)
     return rc;
 }
 
-/* ---- afterwards
- * ------------------------------------------------------------------------------------ */
+/* ---- afterwards ------------------------------------------------------------------------------ */
 
 /* The anchor was changed, or it is not known whether it was: then what would be retired may be
  * lost. */
@@ -467,8 +463,7 @@ static int merge(struct merge *m)
     return FAR_OK;
 }
 
-/* ---- a pool that is full
- * ------------------------------------------------------------------------- */
+/* ---- a pool that is full --------------------------------------------------------------------- */
 
 /* Bytes that are given back if there are as many: with less, the next change would find the pool
  * full again. */

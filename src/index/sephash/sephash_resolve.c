@@ -161,8 +161,7 @@ int sephash_resolve(struct op *op, struct sephash_item *items, unsigned count)
     return rc;
 }
 
-/* ---- a whole segment
- * --------------------------------------------------------------------------- */
+/* ---- a whole segment ------------------------------------------------------------------------- */
 
 #define NONE UINT16_MAX
 

@@ -22,8 +22,7 @@ void sephash_hash(const struct sephash_view *view, struct slice bytes, struct se
     key->bucket = hash_range((uint32_t)(hi >> 32), view->shape.buckets);
 }
 
-/* ---- what is known
- * ----------------------------------------------------------------------------- */
+/* ---- what is known --------------------------------------------------------------------------- */
 
 static uint32_t known_bytes(unsigned points)
 {

@@ -30,8 +30,7 @@ struct write {
     uint64_t stale;
 };
 
-/* ---- a CurSegment that is full
- * ------------------------------------------------------------------ */
+/* ---- a CurSegment that is full --------------------------------------------------------------- */
 
 /* Another client has filled it, and merges it now if it lives. Waits a little, then does it. */
 static int merge_or_wait(struct op *op, struct sephash_view *view, struct write *w, bool removes)
@@ -49,8 +48,7 @@ static int merge_or_wait(struct op *op, struct sephash_view *view, struct write 
     return sephash_merge(op, view, s, removes);
 }
 
-/* ---- appending
- * ----------------------------------------------------------------------------------- */
+/* ---- appending ------------------------------------------------------------------------------- */
 
 /* The mark of the filter goes ahead of the CAS (SEPHASH-H5). */
 static unsigned add_cas(struct op *op, const struct sephash_view *view, const struct write *w,
@@ -96,8 +94,7 @@ static void after_append(struct op *op, struct sephash_view *view, struct write 
         (void)sephash_merge(op, view, &w->look.segment, false);
 }
 
-/* ---- the change
- * ---------------------------------------------------------------------------------- */
+/* ---- the change ------------------------------------------------------------------------------ */
 
 static int look(struct op *op, struct sephash_view *view, struct write *w, bool *again)
 {
