@@ -27,7 +27,7 @@ void lane_begin(struct worker *w, struct lane *l, const struct workload_task *ta
 struct far_op lane_op(struct worker *w, struct lane *l);
 /* Records a result. True if the task goes on with another operation, which starts now. */
 bool lane_end(struct worker *w, struct lane *l, const struct far_result *r, uint64_t now);
-/* The round trips of all sessions of the worker, of which the last has these statistics. */
+/* The round trips of all sessions of the worker. `stats` are those of the last session. */
 uint64_t lane_rtts_so_far(const struct worker *w, const struct far_stats *stats);
 
 #endif

@@ -408,7 +408,7 @@ static bool has_hung_up(int fd)
     return poll(&peer, 1, 0) > 0;
 }
 
-/* May UCX receive from this connection, of which nothing was received? */
+/* May UCX receive the first bytes of this connection? */
 enum verdict { MAY, MAY_NOT, NOT_YET };
 static enum verdict judge(int fd)
 {

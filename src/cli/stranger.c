@@ -8,11 +8,11 @@
  * any of it:
  *
  *   STRANGER-4  If the node has a secret, a request to UCX's listener has the knock in it, which is
- *               made of the secret.
- *   STRANGER-6  If it has none, the request is one of UCX's TCP transport, as far as that can be
- *       seen, unless UCX may use others.
+ *       made of the secret.
  *   STRANGER-5  A connection for data connects an endpoint that asked the listener to the one that
  *       it got as an answer, once, and not if the node itself connects the two.
+ *   STRANGER-6  If the node has no secret, a request is one of UCX's TCP transport, as far as that
+ *       can be seen, unless UCX may use others.
  *
  * Until a peer has proved itself, it may send only what a client sends until then:
  *

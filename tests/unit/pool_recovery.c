@@ -10,6 +10,16 @@ static struct {
     bool armed;
 } here;
 
+/* Returns a session that will be dead, with one line. */
+static far_session *begin_with_a_line(struct store_rig *r, struct probe *p, struct journal *j)
+{
+    begin(r, p, URI);
+    far_session *s = join(r);
+    take(s, 0, j, 1);
+    here = (typeof(here)){.rig = r, .slot = s->client.slot, .incarnation = s->client.incarnation};
+    return s;
+}
+
 static int fence_well(struct fab_ep *ep, uint64_t incarnation)
 {
     (void)ep, (void)incarnation;
@@ -126,10 +136,7 @@ static void a_sibling_does_not_recover_while_the_claim_is_made(void **state)
     struct journal j;
 
     (void)state;
-    begin(&r, &p, URI);
-    far_session *s = join(&r);
-    take(s, 0, &j, 1);
-    here = (typeof(here)){.rig = &r, .slot = s->client.slot, .incarnation = s->client.incarnation};
+    far_session *s = begin_with_a_line(&r, &p, &j);
     hook_on(r.session->client.ep);
     hook.ops.post = post_and_let_sibling_try;
     assert_int_equal(recover(r.session, s), FAR_OK);
@@ -183,10 +190,7 @@ static void a_sibling_that_came_second_leaves_the_recovery_to_the_first(void **s
     struct journal j;
 
     (void)state;
-    begin(&r, &p, URI);
-    far_session *s = join(&r);
-    take(s, 0, &j, 1);
-    here = (typeof(here)){.rig = &r, .slot = s->client.slot, .incarnation = s->client.incarnation};
+    far_session *s = begin_with_a_line(&r, &p, &j);
     seen.then = let_another_sibling_try;
     hook_on(r.session->client.ep);
     hook.ops.post = post_one_claim_within_another;

@@ -423,8 +423,8 @@ static int recover(struct repair *r, gaddr at)
     rc = chime_staging_start(r->op, &staging);
     if (rc != FAR_OK)
         return rc;
-    write_dead(r, &staging, r->x,
-               r->xi); /* its partner had all of it, and was merged itself since */
+    /* Its partner had all of it, and was merged itself since. */
+    write_dead(r, &staging, r->x, r->xi);
     write_dead_lock(r, r->x, r->xi);
     return batch_flush(&r->op->batch);
 }
