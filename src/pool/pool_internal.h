@@ -42,7 +42,7 @@ static inline const struct batch_policy *client_set_policy(struct op *op, enum c
     return before;
 }
 
-/* ---- stock.c --------------------------------------------------------------------------------- */
+/* ---- memory/stock.c -------------------------------------------------------------------------- */
 
 /* Is the object in memory that is being swept? Then the client must neither hand it out nor keep
  * it. */
@@ -93,7 +93,44 @@ void client_drop_all(struct client *client);
 /* Drops what lies in memory that is being swept. */
 void client_drop_swept(struct client *client);
 
-/* ---- watch.c --------------------------------------------------------------------------------- */
+/* ---- memory/freelist.c: lists of free objects that clients share ----------------------------- */
+
+/* Gives a bundle of the stock, written on a page of the class `page_class`. */
+int freelist_give(struct op *op, unsigned node, unsigned size_class, gaddr page,
+                  unsigned page_class);
+/* How many objects of a class are given at once, at most. */
+unsigned freelist_bundle(unsigned size_class);
+/* Finds the node's list with the shortest runs of at least `chunks` chunks. FAR_POOL_FULL, and
+ * class 0: there is none. */
+int freelist_run_class(struct op *op, unsigned node, uint64_t chunks, unsigned *size_class);
+/* Counts the bytes on the lists, pages included, until there are `enough`. */
+int freelist_bytes(struct op *op, uint64_t enough, uint64_t *bytes);
+/* Is the node's list of that class undamaged? If it changed meanwhile, nobody knows, and this says
+ * yes. */
+int freelist_whole(struct op *op, unsigned node, unsigned size_class, bool *whole);
+/* FAR_POOL_FULL: the list is empty. */
+int freelist_take(struct op *op, unsigned node, unsigned size_class);
+
+/* ---- memory/alloc.c -------------------------------------------------------------------------- */
+
+/* As pool_alloc(), for a block: it may take the spare (ALLOC-A7). */
+int pool_alloc_block(struct op *op, unsigned node, unsigned size_class, gaddr *at);
+/* In a sweep, which has taken all that the client held: gets its spares back, as far as they are
+ * runs and there is memory. */
+void pool_restore_spares(struct op *op);
+/* As pool_alloc_on(), but sweeps do not cut memory for it: operations wait for other sizes. */
+int pool_alloc_aside(struct op *op, unsigned node, unsigned size_class, gaddr *at);
+/* Makes the chunk table entries of a run. */
+void pool_describe_run(uint64_t *entries, unsigned size_class, unsigned client);
+/* Reads what the first `count` chunks of a node are used for. The caller frees the table, also
+ * after an error. */
+int pool_chunk_table(struct op *op, unsigned node, uint64_t count, uint64_t **table);
+/* Finds a page, and gives a bundle of the class to the shared lists. */
+int client_give(struct op *op, unsigned node, unsigned size_class);
+/* Gives all free objects on a node to the shared lists. */
+int client_give_all(struct op *op, unsigned node);
+
+/* ---- clients/watch.c ------------------------------------------------------------------------- */
 
 /* Reads the registry, all of it, into one of the op's buffers. */
 int client_registry(struct op *op, struct client_slot **slots);
@@ -122,44 +159,7 @@ static inline bool client_recovery_waits(const struct client *c, unsigned slot)
     return client_now(c) < c->watch.of[slot].recover_after;
 }
 
-/* ---- freelist.c: lists of free objects that clients share ------------------------------------ */
-
-/* Gives a bundle of the stock, written on a page of the class `page_class`. */
-int freelist_give(struct op *op, unsigned node, unsigned size_class, gaddr page,
-                  unsigned page_class);
-/* How many objects of a class are given at once, at most. */
-unsigned freelist_bundle(unsigned size_class);
-/* Finds the node's list with the shortest runs of at least `chunks` chunks. FAR_POOL_FULL, and
- * class 0: there is none. */
-int freelist_run_class(struct op *op, unsigned node, uint64_t chunks, unsigned *size_class);
-/* Counts the bytes on the lists, pages included, until there are `enough`. */
-int freelist_bytes(struct op *op, uint64_t enough, uint64_t *bytes);
-/* Is the node's list of that class undamaged? If it changed meanwhile, nobody knows, and this says
- * yes. */
-int freelist_whole(struct op *op, unsigned node, unsigned size_class, bool *whole);
-/* FAR_POOL_FULL: the list is empty. */
-int freelist_take(struct op *op, unsigned node, unsigned size_class);
-
-/* ---- alloc.c --------------------------------------------------------------------------------- */
-
-/* As pool_alloc(), for a block: it may take the spare (ALLOC-A7). */
-int pool_alloc_block(struct op *op, unsigned node, unsigned size_class, gaddr *at);
-/* In a sweep, which has taken all that the client held: gets its spares back, as far as they are
- * runs and there is memory. */
-void pool_restore_spares(struct op *op);
-/* As pool_alloc_on(), but sweeps do not cut memory for it: operations wait for other sizes. */
-int pool_alloc_aside(struct op *op, unsigned node, unsigned size_class, gaddr *at);
-/* Makes the chunk table entries of a run. */
-void pool_describe_run(uint64_t *entries, unsigned size_class, unsigned client);
-/* Reads what the first `count` chunks of a node are used for. The caller frees the table, also
- * after an error. */
-int pool_chunk_table(struct op *op, unsigned node, uint64_t count, uint64_t **table);
-/* Finds a page, and gives a bundle of the class to the shared lists. */
-int client_give(struct op *op, unsigned node, unsigned size_class);
-/* Gives all free objects on a node to the shared lists. */
-int client_give_all(struct op *op, unsigned node);
-
-/* ---- epoch.c --------------------------------------------------------------------------------- */
+/* ---- clients/epoch.c ------------------------------------------------------------------------- */
 
 /* Sets up the announcement and the rules for posts. `words` has client_words_bytes(). */
 void client_epoch_init(struct client *client, uint64_t *words);
@@ -180,7 +180,7 @@ void client_forget_caches(struct client *client);
 /* Marks all caches stale. */
 void client_doubt_caches(struct client *client);
 
-/* ---- journal.c ------------------------------------------------------------------------------- */
+/* ---- clients/journal.c ----------------------------------------------------------------------- */
 
 #define JOURNAL_CLASS 7 /* 512 bytes: as BUNDLE_CLASS, so that they share chunks */
 struct journal_image {  /* in an op's BUF_JOURNAL */
@@ -200,7 +200,7 @@ void journal_forget(struct client *client);
  * one. */
 int journal_mark(struct op *op, struct marker *marker, unsigned *damaged, unsigned *slot);
 
-/* ---- sweep_part.c ---------------------------------------------------------------------------- */
+/* ---- clients/sweep_part.c -------------------------------------------------------------------- */
 
 /* Reads a word of every node that counts chunks. */
 int pool_read_marks(struct op *op, uint64_t delta, uint64_t *words);
@@ -209,7 +209,7 @@ void client_learn_sweep(struct client *client, uint64_t sweep, uint64_t sweeps);
 /* Meets a sweep that was announced: reads what is being swept, and drops it (SWEEP-P1). */
 int client_meet_sweep(struct op *op);
 
-/* ---- lease.c --------------------------------------------------------------------------------- */
+/* ---- clients/lease.c ------------------------------------------------------------------------- */
 
 /* Shuts out the suspect and recovers what it left. Any number of clients may call this at once: one
  * does it, the others return. A client without a slot takes the suspect's if that left work undone,
@@ -232,7 +232,7 @@ static inline bool client_must_complete(const struct client *c)
            !client_has_stray_writes(c) && client_now(c) >= c->complete_after;
 }
 
-/* ---- registry.c ------------------------------------------------------------------------------ */
+/* ---- clients/registry.c ---------------------------------------------------------------------- */
 
 /* Registers a client that was just opened. */
 int client_join(struct client *client);
@@ -245,7 +245,7 @@ int client_rejoin(struct op *op);
 /* Announces a parked client. */
 int client_unpark(struct op *op);
 
-/* ---- attend.c -------------------------------------------------------------------------------- */
+/* ---- clients/attend.c ------------------------------------------------------------------------ */
 
 /* Does what client.attention says. */
 int client_attend(struct op *op);

@@ -45,7 +45,7 @@
  * were on the lists when these were emptied; then the count of deaths says that there is something
  * to find.
  */
-#include "pool/marks.h"
+#include "pool/sweep/marks.h"
 #include "pool/pool_internal.h"
 
 #include <stdlib.h>

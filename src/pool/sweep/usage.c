@@ -1,5 +1,5 @@
 /* What a pool's memory is used for. */
-#include "pool/marks.h"
+#include "pool/sweep/marks.h"
 #include "pool/pool_internal.h"
 
 #include <stdlib.h>

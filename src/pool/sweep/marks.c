@@ -1,4 +1,4 @@
-#include "pool/marks.h"
+#include "pool/sweep/marks.h"
 #include "pool/pool_internal.h"
 
 #include <stdlib.h>
