@@ -118,7 +118,7 @@ struct client_watch {
     uint64_t reap_after; /* time for the next search for dead clients, if memory is short    */
 };
 
-/* journal.c: the lines of the client's slot. */
+/* journal.c, journal_recover.c: the lines of the client's slot. */
 struct lines {
     struct line {
         gaddr at;

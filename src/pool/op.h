@@ -140,7 +140,7 @@ struct op {
     uint64_t epoch; /* while in flight: what the client had validated when it began */
     bool unmet;     /* it began before its client had met a sweep: SWEEP-P2 */
     bool recovers;  /* completes another client's work, or what its own client left (lease.c) */
-    struct journal_seen *journal_seen; /* NULL, or the lines that it recovers (journal.c) */
+    struct journal_seen *journal_seen; /* NULL, or the lines that it recovers */
     struct op *older, *newer;
 };
 

@@ -180,25 +180,25 @@ void client_forget_caches(struct client *client);
 /* Marks all caches stale. */
 void client_doubt_caches(struct client *client);
 
+/* ---- clients/journal_slots.c ----------------------------------------------------------------- */
+
+/* Marks all lines of all slots. Sets *damaged to the number of damaged chains, *slot to the slot of
+ * one. */
+int journal_mark(struct op *op, struct marker *marker, unsigned *damaged, unsigned *slot);
+
 /* ---- clients/journal.c ----------------------------------------------------------------------- */
 
-#define JOURNAL_CLASS 7 /* 512 bytes: as BUNDLE_CLASS, so that they share chunks */
-struct journal_image {  /* in an op's BUF_JOURNAL */
-    struct journal_line line;
-    uint64_t blank[2];
-    uint64_t entry_done;
-};
-/* Recovers all lines of a dead client's slot, which this client has claimed. */
-int journal_recover(struct op *op, unsigned slot);
-/* Recovers the lines of the own slot that no operation has. */
-int journal_complete(struct op *op);
 /* Blanks the spent lines of the own slot (JOURNAL-J5). */
 int journal_blank_spent(struct op *op);
 /* Forgets the lines: the client has another slot, or none. */
 void journal_forget(struct client *client);
-/* Marks all lines of all slots. Sets *damaged to the number of damaged chains, *slot to the slot of
- * one. */
-int journal_mark(struct op *op, struct marker *marker, unsigned *damaged, unsigned *slot);
+
+/* ---- clients/journal_recover.c --------------------------------------------------------------- */
+
+/* Recovers all lines of a dead client's slot, which this client has claimed. */
+int journal_recover(struct op *op, unsigned slot);
+/* Recovers the lines of the own slot that no operation has. */
+int journal_complete(struct op *op);
 
 /* ---- clients/sweep_part.c -------------------------------------------------------------------- */
 

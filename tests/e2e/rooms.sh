@@ -112,10 +112,12 @@ expect_none "files that call each other in a ring"
 # op.c is below the pool's folders, its other files are above memory and clients.
 out=$(awk '$1 ~ /^pool\/(memory|clients)\// && $2 ~ /^pool\/[a-z]+\.c$/ && $2 != "pool/op.c"' "$scratch/calls")
 expect_none "calls of the pool's folders that point upward"
-out=$(sed -nE 's,^/\* ---- ([a-z_/]+\.c)\b.*,pool/\1,p' pool/pool_internal.h |
-    awk 'FNR == NR { order[$1] = ++n; next }
-         ($1 in order) && ($2 in order) && order[$1] < order[$2]' - "$scratch/calls")
-expect_none "calls against the order of pool_internal.h"
+for header in pool/pool_internal.h pool/clients/journal_internal.h; do
+    out=$(sed -nE 's,^/\* ---- ([a-z_/]+\.c)\b.*,pool/\1,p' $header |
+        awk 'FNR == NR { order[$1] = ++n; next }
+             ($1 in order) && ($2 in order) && order[$1] < order[$2]' - "$scratch/calls")
+    expect_none "calls against the order of $header"
+done
 
 # ---- states of a client (pool/client.h), and who writes them besides client.c, which sets them up ----
 last=states out=""
@@ -129,6 +131,6 @@ epoch clients/epoch.c clients/registry.c
 stock memory/stock.c memory/alloc.c
 sweep clients/sweep_part.c sweep/sweep.c clients/epoch.c
 watch clients/watch.c clients/lease.c
-lines clients/journal.c
+lines clients/journal.c clients/journal_recover.c
 STATES
 expect_none "states that another file writes"

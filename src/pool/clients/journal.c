@@ -54,336 +54,10 @@
  *
  * A chain that is damaged is cut there, by the slot's next owner: what follows cannot be read.
  */
-#include "pool/pool_internal.h"
+#include "pool/clients/journal_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#define LINES_MAX 65536u /* of a chain: a longer one goes in a circle */
-
-enum line_state { LINE_FREE, LINE_TAKEN, LINE_LEFT };
-
-static uint64_t intent_sum(const struct journal_intent *intent, size_t len)
-{
-    return hash_sum((const char *)intent + 8, offsetof(struct journal_intent, data) - 8 + len,
-                    JOURNAL_MAGIC) |
-           1; /* a blank line has sum 0 */
-}
-
-static uint64_t redo_sum(const struct journal_redo *redo, size_t len)
-{
-    return hash_sum((const char *)redo + 8, offsetof(struct journal_redo, data) - 8 + len,
-                    JOURNAL_MAGIC) |
-           1;
-}
-
-static gaddr first_line(const struct pool *pool, unsigned node, unsigned slot)
-{
-    return gaddr_make(node, journal_off(pool->clients) + (uint64_t)slot * JOURNAL_BYTES);
-}
-
-/* ---- walking chains -------------------------------------------------------------------------- */
-
-#define WALK_BYTES 64 /* read of each line: up to the intent's stamp */
-#define WALK_MANY  (BATCH_MAX / 2)
-
-struct walk {
-    struct op *op;
-    /* Called for each line, with its first WALK_BYTES, or all of it. */
-    void (*visit)(struct walk *walk, unsigned slot, gaddr at, const struct journal_line *line);
-    bool whole;        /* reads whole lines */
-    unsigned damaged;  /* chains that do not end as they should */
-    unsigned last;     /* the slot of one of them */
-    gaddr broken;      /* its last line before the damage */
-    uint64_t bad_next; /* that line's `next` */
-    unsigned count;
-    struct cursor {
-        unsigned slot;
-        gaddr at, before;
-    } cursor[WALK_MANY];
-};
-
-static void break_off(struct walk *w, struct cursor *c, gaddr at)
-{
-    c->at = 0;
-    w->damaged++;
-    w->last = c->slot;
-    w->broken = c->before;
-    w->bad_next = at;
-}
-
-/* Reads one line of each chain, and moves the cursors on to the next ones. */
-static int walk_step(struct walk *w)
-{
-    struct op *op = w->op;
-    const struct pool *pool = op->pool;
-    const uint32_t bytes = w->whole ? JOURNAL_BYTES : WALK_BYTES;
-    char *image = op_buffer(op, BUF_JOURNAL, (size_t)WALK_MANY * bytes);
-    if (!image)
-        return FAR_NO_MEMORY;
-    for (unsigned i = 0; i < w->count; i++) {
-        struct cursor *c = &w->cursor[i];
-        struct fab_verb v = {.kind = FAB_READ,
-                             .node = (uint16_t)gaddr_node(c->at),
-                             .len = JOURNAL_BYTES,
-                             .off = gaddr_offset(c->at),
-                             .buf = image};
-        bool away =
-            v.node < pool->nodes && fab_away(pool->fab) >> v.node & 1; /* so the walk fails */
-        if (c->at >> GADDR_BITS != 0 || (!away && !fab_valid(pool->fab, &v)))
-            break_off(w, c, c->at); /* the others go on */
-        else if (c->at != 0)
-            batch_read(&op->batch, c->at, 0, image + (size_t)i * bytes, bytes);
-    }
-    int rc = batch_flush(&op->batch);
-    for (unsigned i = 0; i < w->count && rc == FAR_OK; i++) {
-        const struct journal_line *line = (const void *)(image + (size_t)i * bytes);
-        struct cursor *c = &w->cursor[i];
-        gaddr at = c->at;
-        if (at == 0)
-            continue;
-        if (at != first_line(pool, gaddr_node(at), c->slot) &&
-            line->magic != JOURNAL_MAGIC + c->slot) {
-            break_off(w, c, at);
-            continue;
-        }
-        c->at = line->next;
-        w->visit(w, c->slot, at, line);
-        c->before = at;
-    }
-    return rc;
-}
-
-/* Walks the chains. Each cursor stands at the beginning of one. */
-static int walk(struct walk *w)
-{
-    ASSERT(w->count <= WALK_MANY && w->op->batch.count == 0);
-    for (unsigned n = 0; n < LINES_MAX; n++) {
-        bool more = false;
-        for (unsigned i = 0; i < w->count; i++)
-            more |= w->cursor[i].at != 0;
-        int rc = more ? walk_step(w) : FAR_OK;
-        if (!more || rc != FAR_OK) {
-            w->count = 0;
-            return rc;
-        }
-    }
-    w->count = 0;
-    w->damaged++; /* the chain is a circle */
-    return FAR_OK;
-}
-
-static int walk_one(struct walk *w, unsigned node, unsigned slot)
-{
-    w->cursor[0] = (struct cursor){slot, first_line(w->op->pool, node, slot), 0};
-    w->count = 1;
-    return walk(w);
-}
-
-/* ---- lines that were read -------------------------------------------------------------------- */
-
-struct seen_line {
-    unsigned slot;
-    gaddr at;
-    struct journal_line line;
-};
-
-/* Whole lines, in a list that grows. */
-struct journal_seen {
-    struct seen_line *line;
-    unsigned count, room;
-};
-
-static struct seen_line *see(struct journal_seen *seen, unsigned slot, gaddr at)
-{
-    if (seen->count == seen->room) {
-        unsigned room = seen->room ? 2 * seen->room : 8;
-        struct seen_line *grown = realloc(seen->line, room * sizeof *grown);
-        if (!grown) {
-            (void)err_fail(FAR_NO_MEMORY, "no memory for journals");
-            return NULL;
-        }
-        seen->line = grown;
-        seen->room = room;
-    }
-    struct seen_line *line = &seen->line[seen->count++];
-    *line = (struct seen_line){.slot = slot, .at = at};
-    return line;
-}
-
-static const struct seen_line *find_seen(const struct journal_seen *seen, gaddr at)
-{
-    for (unsigned i = 0; seen && i < seen->count; i++)
-        if (seen->line[i].at == at)
-            return &seen->line[i];
-    return NULL;
-}
-
-/* Reads the lines of the list from the first on. */
-static int read_seen(struct op *op, struct journal_seen *seen, unsigned first)
-{
-    int rc = FAR_OK;
-    while (first < seen->count && rc == FAR_OK) {
-        unsigned count = seen->count - first < WALK_MANY ? seen->count - first : WALK_MANY;
-        struct journal_line *image = op_buffer(op, BUF_JOURNAL, WALK_MANY * sizeof *image);
-        for (unsigned i = 0; i < count && image; i++)
-            batch_read(&op->batch, seen->line[first + i].at, 0, &image[i], sizeof *image);
-        rc = image ? batch_flush(&op->batch) : FAR_NO_MEMORY;
-        for (unsigned i = 0; i < count && rc == FAR_OK; i++)
-            seen->line[first + i].line = image[i];
-        first += count;
-    }
-    return rc;
-}
-
-/* A walk that keeps the lines that say something. */
-struct keeping {
-    struct walk walk;
-    struct journal_seen seen;
-    int rc;
-};
-
-static void keep_line(struct walk *w, unsigned slot, gaddr at, const struct journal_line *line)
-{
-    struct keeping *k = (struct keeping *)w;
-    if (line->intent.stamp == 0 || k->rc != FAR_OK)
-        return;
-    struct seen_line *kept = see(&k->seen, slot, at);
-    if (kept)
-        kept->line = *line;
-    else
-        k->rc = FAR_NO_MEMORY;
-}
-
-/* ---- what slots say -------------------------------------------------------------------------- */
-
-/* The nodes on which a slot's lines may say something: one bit each. */
-static int used_nodes(struct op *op, unsigned slot, uint64_t *nodes)
-{
-    const unsigned count = op->pool->nodes;
-    batch_read(&op->batch, NODE0, slot_delta(slot) + offsetof(struct client_slot, journals),
-               op->pool_word, 8);
-    int rc = batch_flush(&op->batch);
-    *nodes = op->pool_word[0] & (count == 64 ? UINT64_MAX : (1ull << count) - 1);
-    return rc;
-}
-
-struct pending {
-    struct walk walk;
-    unsigned lines;
-};
-
-static void count_pending(struct walk *w, unsigned slot, gaddr at, const struct journal_line *line)
-{
-    (void)slot, (void)at;
-    ((struct pending *)w)->lines += line->intent.stamp != 0;
-}
-
-int journal_pending(struct op *op, unsigned slot, unsigned *lines)
-{
-    struct pending p = {.walk = {.op = op, .visit = count_pending}};
-    uint64_t nodes = 0;
-    int rc = used_nodes(op, slot, &nodes);
-    for (unsigned node = 0; node < op->pool->nodes && rc == FAR_OK; node++)
-        if (nodes >> node & 1)
-            rc = walk_one(&p.walk, node, slot);
-    *lines = p.lines;
-    return rc;
-}
-
-struct marking {
-    struct walk walk;
-    struct marker *marker;
-};
-
-static void mark_line(struct walk *w, unsigned slot, gaddr at, const struct journal_line *line)
-{
-    struct marker *marker = ((struct marking *)w)->marker;
-    (void)line;
-    if (marker && at != first_line(w->op->pool, gaddr_node(at), slot))
-        marker->mark(marker, at, JOURNAL_CLASS);
-}
-
-int journal_mark(struct op *op, struct marker *marker, unsigned *damaged, unsigned *slot)
-{
-    struct marking m = {.walk = {.op = op, .visit = mark_line}, .marker = marker};
-    struct walk *w = &m.walk;
-    struct pool *pool = op->pool;
-    uint64_t *nodes = malloc(pool->clients * sizeof *nodes);
-    struct client_slot *slots = NULL;
-    int rc =
-        nodes ? client_registry(op, &slots) : err_fail(FAR_NO_MEMORY, "no memory for journals");
-
-    for (unsigned i = 0; i < pool->clients && rc == FAR_OK; i++)
-        nodes[i] = slots[i].journals;
-    for (unsigned i = 0; i < pool->clients * pool->nodes && rc == FAR_OK; i++) {
-        unsigned of = i / pool->nodes, node = i % pool->nodes;
-        if (nodes[of] >> node & 1)
-            w->cursor[w->count++] = (struct cursor){of, first_line(pool, node, of), 0};
-        if (w->count == WALK_MANY)
-            rc = walk(w);
-    }
-    if (rc == FAR_OK)
-        rc = walk(w);
-    free(nodes);
-    if (damaged)
-        *damaged = w->damaged;
-    if (slot)
-        *slot = w->last;
-    return rc;
-}
-
-static void visit_not(struct walk *w, unsigned slot, gaddr at, const struct journal_line *line)
-{
-    (void)w, (void)slot, (void)at, (void)line;
-}
-
-/* Cuts the chain of a free slot behind its first line. Meanwhile the slot is claimed, as if its
- * client were being recovered (LEASE-L2). */
-static int cut_chain(struct op *op, unsigned node, unsigned slot)
-{
-    uint64_t mine = CLIENT_FENCED | CLIENT_REPAIRED | client_owner_word(op->client);
-    uint64_t *word = op->pool_word;
-    gaddr first = first_line(op->pool, node, slot);
-    batch_cas(&op->batch, NODE0, slot_delta(slot), 0, mine, &word[0]);
-    int rc = batch_flush(&op->batch);
-    if (rc == FAR_UNREACHABLE || (rc == FAR_OK && word[0] != 0))
-        return rc; /* it is in use by now */
-    if (rc == FAR_OK) {
-        batch_read(&op->batch, first, offsetof(struct journal_line, next), &word[0], 8);
-        rc = batch_flush(&op->batch);
-    }
-    if (rc == FAR_OK) {
-        batch_cas(&op->batch, first, offsetof(struct journal_line, next), word[0], 0, &word[1]);
-        rc = batch_flush(&op->batch);
-    }
-    if (rc == FAR_OK) {
-        batch_cas(&op->batch, NODE0, slot_delta(slot), mine, 0, &word[0]);
-        rc = batch_flush(&op->batch);
-    }
-    if (rc != FAR_OK)
-        client_renounce(op); /* others recover the claim, also if its CAS lands late */
-    return rc;
-}
-
-int journal_repair(struct op *op)
-{
-    int rc = FAR_OK;
-    for (unsigned slot = 0; slot < op->pool->clients && rc == FAR_OK; slot++) {
-        uint64_t nodes = 0;
-        rc = used_nodes(op, slot, &nodes);
-        for (unsigned node = 0; node < op->pool->nodes && rc == FAR_OK; node++) {
-            struct walk w = {.op = op, .visit = visit_not};
-            if (nodes >> node & 1)
-                rc = walk_one(&w, node, slot);
-            if (rc == FAR_OK && w.damaged > 0)
-                rc = cut_chain(op, node, slot);
-        }
-    }
-    return rc;
-}
-
-/* ---- a client's own lines -------------------------------------------------------------------- */
 
 static bool lines_grow(struct lines *l)
 {
@@ -405,7 +79,7 @@ static void set_free(struct lines *l, unsigned i)
     l->free[node] = i + 1;
 }
 
-static struct line *find_line(struct lines *l, gaddr at)
+struct line *journal_find_line(struct lines *l, gaddr at)
 {
     for (unsigned i = 0; i < l->count; i++)
         if (l->line[i].at == at)
@@ -418,7 +92,7 @@ static struct line *find_line(struct lines *l, gaddr at)
 static int add_line(struct client *c, gaddr at, enum line_state state)
 {
     struct lines *l = &c->lines;
-    if (find_line(l, at))
+    if (journal_find_line(l, at))
         return FAR_OK;
     if (l->count == l->room && !lines_grow(l))
         return err_fail(FAR_NO_MEMORY, "no memory for a journal");
@@ -454,22 +128,21 @@ static void load_line(struct walk *w, unsigned slot, gaddr at, const struct jour
         l->next[gaddr_node(at)] = line->next;
     if (loading->rc == FAR_OK)
         loading->rc = add_line(w->op->client, at, line->intent.stamp == 0 ? LINE_FREE : LINE_LEFT);
-    struct line *known = find_line(l, at);
+    struct line *known = journal_find_line(l, at);
     if (known && known->walk == loading->number)
-        break_off(w, &w->cursor[0], at); /* the chain is a circle */
+        journal_break_off(w, &w->cursor[0], at); /* the chain is a circle */
     else if (known)
         known->walk = loading->number;
 }
 
-/* Reads which lines the slot has on a node: its previous owners made them. */
-static int load(struct op *op, unsigned node)
+int journal_load(struct op *op, unsigned node)
 {
     struct client *c = op->client;
     struct lines *l = &c->lines;
     struct loading loading = {
         .walk = {.op = op, .visit = load_line}, .number = ++l->walks, .rc = FAR_OK};
     const uint64_t bit = 1ull << node;
-    int rc = walk_one(&loading.walk, node, c->slot);
+    int rc = journal_walk_one(&loading.walk, node, c->slot);
     if (rc == FAR_OK)
         rc = loading.rc;
     if (rc != FAR_OK)
@@ -571,7 +244,7 @@ int journal_take(struct op *op, unsigned node, struct journal *j)
         if (turn < TAKE_TURNS && !(l->nodes >> node & 1))
             rc = note_node(op, node);
         else if (turn < TAKE_TURNS)
-            rc = l->loaded >> node & 1 ? make_line(op, node) : load(op, node);
+            rc = l->loaded >> node & 1 ? make_line(op, node) : journal_load(op, node);
         if (rc != FAR_OK)
             return rc;
     }
@@ -603,6 +276,19 @@ static void give_back(struct op *op, struct journal *j, bool left, bool spent)
     else
         set_free(l, j->place - 1);
     j->place = 0;
+}
+
+void journal_give_left(struct client *c, gaddr at, bool recovered)
+{
+    struct line *line = journal_find_line(&c->lines, at);
+    ASSERT(line && line->state == LINE_TAKEN);
+    if (recovered) {
+        c->attention.undone--;
+        line->spent = false;
+        set_free(&c->lines, (unsigned)(line - c->lines.line));
+    } else {
+        line->state = LINE_LEFT;
+    }
 }
 
 void journal_give(struct op *op, struct journal *j, bool blank)
@@ -667,7 +353,7 @@ void journal_done(struct op *op, struct journal *j)
     batch_write(&op->batch, j->at, offsetof(struct journal_line, done), &image->line.done, 8);
 }
 
-static void write_blank(struct op *op, gaddr at, uint64_t blank[2])
+void journal_write_blank(struct op *op, gaddr at, uint64_t blank[2])
 {
     blank[0] = blank[1] = 0; /* sum and stamp */
     batch_write(&op->batch, at, offsetof(struct journal_line, intent), blank, 16);
@@ -677,7 +363,7 @@ void journal_end(struct op *op, struct journal *j)
 {
     struct journal_image *image = image_of(op, j);
     if (image)
-        write_blank(op, j->at, image->blank);
+        journal_write_blank(op, j->at, image->blank);
 }
 
 /* Takes spent lines on a node off the free list: as many as fit into a batch. */
@@ -704,7 +390,7 @@ static int blank_taken(struct op *op, const uint32_t *place, unsigned count)
     const unsigned registration = l->registration;
     struct journal_image *image = op_buffer(op, BUF_JOURNAL, sizeof *image);
     for (unsigned i = 0; i < count && image; i++)
-        write_blank(op, l->line[place[i] - 1].at, image->blank);
+        journal_write_blank(op, l->line[place[i] - 1].at, image->blank);
     int rc = image ? batch_flush(&op->batch) : FAR_NO_MEMORY;
     if (registration != l->registration)
         return rc == FAR_OK ? FAR_FENCED : rc;
@@ -737,282 +423,5 @@ int journal_blank_spent(struct op *op)
         }
         rc = rc == FAR_OK ? one : rc;
     }
-    return rc;
-}
-
-/* ---- recovery -------------------------------------------------------------------------------- */
-
-/* Decodes a line (JOURNAL-J2). False: it says nothing. */
-static bool judge(const struct journal_line *line, unsigned slot, gaddr at, struct journal_entry *e)
-{
-    const struct journal_intent *intent = &line->intent;
-    const struct journal_redo *redo = &line->redo;
-    if (intent->stamp == 0 || intent->len > sizeof intent->data ||
-        intent->sum != intent_sum(intent, intent->len))
-        return false;
-    *e = (struct journal_entry){
-        .owner = owner_word_make(intent->incarnation, slot),
-        .at = at,
-        .stamp = intent->stamp,
-        .subject = {.place = intent->place, .tag = intent->tag, .what = intent->what},
-        .data = intent->data,
-        .len = intent->len,
-        .done = line->done == intent->stamp,
-    };
-    if (redo->stamp == intent->stamp && redo->len <= sizeof redo->data &&
-        redo->sum == redo_sum(redo, redo->len)) {
-        e->redo = redo->data;
-        e->redo_len = redo->len;
-    }
-    return true;
-}
-
-void journal_entry_done(struct op *op, const struct journal_entry *entry)
-{
-    struct journal_image *image = op_buffer(op, BUF_JOURNAL, sizeof *image);
-    ASSERT(image); /* the line was read into it */
-    image->entry_done = entry->stamp;
-    batch_write(&op->batch, entry->at, offsetof(struct journal_line, done), &image->entry_done, 8);
-}
-
-/* Recovers what a line says, and blanks it. */
-static int recover_line(struct op *op, struct seen_line *seen)
-{
-    struct journal_image *image = op_buffer(op, BUF_JOURNAL, sizeof *image);
-    struct journal_entry entry;
-    int rc = image ? FAR_OK : FAR_NO_MEMORY;
-    if (rc != FAR_OK || seen->line.intent.stamp == 0)
-        return rc;
-    if (op->pool->recover && judge(&seen->line, seen->slot, seen->at, &entry))
-        rc = op->pool->recover(op->pool->tables, op, &entry);
-    if (rc != FAR_OK)
-        return rc;
-    image = op_buffer(op, BUF_JOURNAL, sizeof *image); /* again: it may have moved */
-    write_blank(op, seen->at, image->blank);
-    rc = batch_flush(&op->batch);
-    if (rc == FAR_OK)
-        seen->line.intent.stamp = 0;
-    return rc;
-}
-
-/* A line that a circle leads to again was read before it was recovered. */
-static void keep_once(struct walk *w, unsigned slot, gaddr at, const struct journal_line *line)
-{
-    if (find_seen(&((struct keeping *)w)->seen, at))
-        break_off(w, &w->cursor[0], at);
-    else
-        keep_line(w, slot, at, line);
-}
-
-static int recover_node(struct op *op, unsigned node, unsigned slot)
-{
-    struct keeping k = {.walk = {.op = op, .visit = keep_once, .whole = true}, .rc = FAR_OK};
-    struct journal_seen *outer = op->journal_seen;
-    int rc = walk_one(&k.walk, node, slot);
-    if (rc == FAR_OK)
-        rc = k.rc;
-    unsigned count = rc == FAR_OK ? k.seen.count : 0;
-    op->journal_seen = &k.seen;            /* JOURNAL-J7 */
-    for (unsigned i = 0; i < count; i++) { /* one may have to wait for another */
-        int one = recover_line(op, &k.seen.line[i]);
-        rc = rc == FAR_OK ? one : rc;
-    }
-    op->journal_seen = outer;
-    free(k.seen.line);
-    return rc;
-}
-
-/* A node that is unreachable does not hold up the recovery of lines on the others. */
-int journal_recover(struct op *op, unsigned slot)
-{
-    ASSERT(op->recovers && slot < op->pool->clients);
-    uint64_t nodes = 0;
-    int rc = used_nodes(op, slot, &nodes);
-    if (rc != FAR_OK)
-        return rc;
-    for (unsigned node = 0; node < op->pool->nodes; node++) {
-        int one = nodes >> node & 1 ? recover_node(op, node, slot) : FAR_OK;
-        rc = rc == FAR_OK ? one : rc;
-    }
-    return rc;
-}
-
-/* Takes the lines on a node that operations of this client left: siblings then leave them alone. */
-static int take_left(struct client *c, unsigned node, struct journal_seen *seen)
-{
-    struct lines *l = &c->lines;
-    for (unsigned i = 0; i < l->count; i++) {
-        if (l->line[i].state != LINE_LEFT || gaddr_node(l->line[i].at) != node)
-            continue;
-        if (client_has_stray_writes(c))
-            return FAR_TIMEOUT; /* JOURNAL-J3: a sibling may have left the line since this began */
-        if (!see(seen, c->slot, l->line[i].at))
-            return FAR_NO_MEMORY;
-        l->line[i].state = LINE_TAKEN;
-    }
-    return FAR_OK;
-}
-
-/* Gives back a line that was to be recovered. */
-static void give_left(struct client *c, gaddr at, bool recovered)
-{
-    struct line *line = find_line(&c->lines, at);
-    ASSERT(line && line->state == LINE_TAKEN);
-    if (recovered) {
-        c->attention.undone--;
-        line->spent = false;
-        set_free(&c->lines, (unsigned)(line - c->lines.line));
-    } else {
-        line->state = LINE_LEFT;
-    }
-}
-
-/* Recovers the lines on a node that operations of this client left. */
-static int complete_node(struct op *op, unsigned node)
-{
-    struct client *c = op->client;
-    struct journal_seen seen = {0}, *outer = op->journal_seen;
-    const unsigned registration = c->lines.registration;
-    int rc = take_left(c, node, &seen);
-    int read = read_seen(op, &seen, 0);
-    rc = rc == FAR_OK ? read : rc;
-    op->journal_seen = &seen; /* JOURNAL-J7 */
-    for (unsigned i = 0; i < seen.count && registration == c->lines.registration; i++) {
-        int one = read;
-        if (one == FAR_OK)
-            one = client_has_stray_writes(c) ? FAR_TIMEOUT : recover_line(op, &seen.line[i]);
-        rc = rc == FAR_OK ? one : rc;
-        if (registration == c->lines.registration)
-            give_left(c, seen.line[i].at, one == FAR_OK);
-    }
-    op->journal_seen = outer;
-    free(seen.line);
-    return rc == FAR_OK && registration != c->lines.registration ? FAR_FENCED : rc;
-}
-
-int journal_complete(struct op *op)
-{
-    struct client *c = op->client;
-    struct lines *l = &c->lines;
-    const unsigned registration = l->registration;
-    uint64_t nodes = 0;
-    int rc = used_nodes(op, c->slot, &nodes);
-    if (rc != FAR_OK)
-        return rc;
-    l->nodes |= nodes;
-    for (unsigned node = 0; node < op->pool->nodes; node++) {
-        bool unread = (nodes & ~l->loaded) >> node & 1;
-        int one = unread ? load(op, node) : FAR_OK;
-        rc = rc == FAR_OK ? one : rc;
-    }
-    for (unsigned node = 0; node < op->pool->nodes && registration == l->registration; node++) {
-        int one = complete_node(op, node);
-        rc = rc == FAR_OK ? one : rc;
-    }
-    return rc;
-}
-
-/* ---- looking at the lines of others ---------------------------------------------------------- */
-
-static bool is_dead(uint64_t incarnation)
-{
-    return incarnation == 0 || incarnation & CLIENT_FENCED;
-}
-
-/* Keeps those of this client's lines on a node that an operation uses: which they are is known. */
-static int keep_own(struct keeping *k, unsigned node)
-{
-    struct op *op = k->walk.op;
-    const struct lines *l = &op->client->lines;
-    unsigned first = k->seen.count;
-    for (unsigned i = 0; i < l->count; i++) {
-        const struct line *line = &l->line[i];
-        if (line->state == LINE_FREE || gaddr_node(line->at) != node ||
-            find_seen(op->journal_seen, line->at))
-            continue; /* blank, spent, or read before */
-        if (!see(&k->seen, op->client->slot, line->at))
-            return FAR_NO_MEMORY;
-    }
-    return read_seen(op, &k->seen, first);
-}
-
-/* JOURNAL-J7: keeps the lines that this operation recovers. */
-static int keep_recovered(struct keeping *k, unsigned node)
-{
-    const struct journal_seen *seen = k->walk.op->journal_seen;
-    for (unsigned i = 0; seen && i < seen->count && k->rc == FAR_OK; i++)
-        if (gaddr_node(seen->line[i].at) == node)
-            keep_line(&k->walk, seen->line[i].slot, seen->line[i].at, &seen->line[i].line);
-    return k->rc;
-}
-
-static void keep_used(struct walk *w, unsigned slot, gaddr at, const struct journal_line *line)
-{
-    struct client *c = w->op->client;
-    const struct line *mine = slot == c->slot ? find_line(&c->lines, at) : NULL;
-    if (!mine || mine->state != LINE_FREE)
-        keep_line(w, slot, at, line);
-}
-
-/* Need the slot's chain not be walked, because its lines are known? */
-static bool knows_lines(const struct op *op, unsigned node, unsigned slot)
-{
-    const struct journal_seen *seen = op->journal_seen;
-    if (slot == op->client->slot)
-        return op->client->lines.loaded >> node & 1;
-    return seen && seen->count > 0 && seen->line[0].slot == slot &&
-           gaddr_node(seen->line[0].at) == node;
-}
-
-/* Reads the lines of all slots on a node. */
-static int read_lines(struct keeping *k, unsigned node, const struct client_slot *slots)
-{
-    struct walk *w = &k->walk;
-    const struct op *op = w->op;
-    const struct pool *pool = op->pool;
-    uint64_t *journals = malloc(pool->clients * sizeof *journals); /* the buffer is used again */
-    int rc = journals ? FAR_OK : err_fail(FAR_NO_MEMORY, "no memory for journals");
-    for (unsigned slot = 0; slot < pool->clients && rc == FAR_OK; slot++)
-        journals[slot] = slots[slot].journals;
-    if (rc == FAR_OK && knows_lines(op, node, op->client->slot))
-        rc = keep_own(k, node);
-    for (unsigned slot = 0; slot < pool->clients && rc == FAR_OK; slot++) {
-        if (journals[slot] >> node & 1 && !knows_lines(op, node, slot))
-            w->cursor[w->count++] = (struct cursor){slot, first_line(pool, node, slot), 0};
-        if (w->count == WALK_MANY)
-            rc = walk(w);
-    }
-    if (rc == FAR_OK)
-        rc = walk(w);
-    free(journals);
-    return rc == FAR_OK ? keep_recovered(k, node) : rc;
-}
-
-int journal_visit(struct op *op, unsigned node,
-                  void (*visit)(void *arg, const struct journal_entry *entry, bool alive),
-                  void *arg)
-{
-    struct keeping k = {.walk = {.op = op, .visit = keep_used, .whole = true}, .rc = FAR_OK};
-    struct client_slot *slots = NULL;
-    uint64_t *before = malloc(op->pool->clients * sizeof *before);
-    ASSERT(node < op->pool->nodes);
-    int rc =
-        before ? client_registry(op, &slots) : err_fail(FAR_NO_MEMORY, "no memory for journals");
-    for (unsigned slot = 0; slot < op->pool->clients && rc == FAR_OK; slot++)
-        before[slot] = slots[slot].incarnation;
-    if (rc == FAR_OK)
-        rc = read_lines(&k, node, slots);
-    if (rc == FAR_OK && k.seen.count > 0)
-        rc = client_registry(op, &slots); /* JOURNAL-J6 */
-    for (unsigned i = 0; i < k.seen.count && rc == FAR_OK; i++) {
-        const struct seen_line *seen = &k.seen.line[i];
-        struct journal_entry entry;
-        uint64_t after = slots[seen->slot].incarnation;
-        bool alive = !is_dead(after) || before[seen->slot] != after;
-        if (judge(&seen->line, seen->slot, seen->at, &entry))
-            visit(arg, &entry, alive);
-    }
-    free(k.seen.line);
-    free(before);
     return rc;
 }
