@@ -91,7 +91,7 @@ static int attach(struct op *op, const struct index_table *table, struct index_v
     index_view_init(&view->base, table);
     int rc = index_read_confirmed(op, &view->base, &view->root, sizeof view->root, &version);
     if (rc == FAR_OK && view->root.checksum != trie_root_sum(&view->root))
-        rc = err_fail(FAR_CORRUPT, "the root of table '%s' is damaged", table->desc.name);
+        rc = index_damaged(table, "the root");
     if (rc == FAR_OK) {
         set_geometry(view);
         index_hints_open(&view->hints, view->root.hot * 1024);

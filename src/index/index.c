@@ -234,6 +234,11 @@ void index_view_init(struct index_view *view, const struct index_table *table)
     catalog_cached(table->pool, &table->desc, &view->cached);
 }
 
+int index_damaged(const struct index_table *table, const char *what)
+{
+    return err_fail(FAR_CORRUPT, "%s of table '%s' is damaged", what, table->desc.name);
+}
+
 int index_held(struct op *op, int rc)
 {
     return rc == FAR_OK && client_lapsed(op->client)

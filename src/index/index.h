@@ -263,6 +263,9 @@ static inline bool index_inside(const struct pool *pool, gaddr at, uint64_t byte
            gaddr_offset(at) + bytes <= pool_head(pool, gaddr_node(at))->size;
 }
 
+/* FAR_CORRUPT: what is named, like "the root" or "an anchor", is damaged. */
+int index_damaged(const struct index_table *table, const char *what);
+
 /* For discard(), with the outcome of a READ: FAR_FENCED if the client's lease has lapsed since.
  * Nothing points to the table, so others may have swept its memory then, and what was read may be
  * anything (LEASE-L3). */

@@ -205,7 +205,7 @@ int index_parts_restart(struct op *op, struct index_parts *parts, const struct i
     }
     /* If the lease has lapsed, both may be anything. */
     if (rc == FAR_BOUNDS || (rc == FAR_OK && op_result(op, n) != index_part_id(parts, &first)))
-        rc = err_fail(FAR_CORRUPT, "an anchor of table '%s' is damaged", parts->table->desc.name);
+        rc = index_damaged(parts->table, "an anchor");
     if (rc != FAR_OK || !index_part_known(parts, bad))
         return rc;
     struct index_part *p = new_part(parts, first.anchor, first.depth, first.suffix);

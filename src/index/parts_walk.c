@@ -30,7 +30,7 @@ static int visit_anchor(struct index_parts_walk *w, const struct index_part *par
     int rc = batch_flush(&w->op->batch);
     if (rc == FAR_BOUNDS ||
         (rc == FAR_OK && w->op->word[parts->id_at / 8] != index_part_id(parts, part)))
-        rc = err_fail(FAR_CORRUPT, "an anchor of table '%s' is damaged", parts->table->desc.name);
+        rc = index_damaged(parts->table, "an anchor");
     if (rc == FAR_OK) {
         index_walk_object(w->info, w->marker, part->anchor, size_class_for(parts->anchor_bytes));
         w->deepest = part->depth > w->deepest ? part->depth : w->deepest;
@@ -80,8 +80,7 @@ static int mark_directory(struct index_parts_walk *w, uint64_t word)
     else if (w->report)
         index_violation(w->report, "%s: broken link: the root names no directory", w->directory);
     else if (w->marker)
-        return err_fail(FAR_CORRUPT, "the root of table '%s' is damaged",
-                        w->parts->table->desc.name);
+        return index_damaged(w->parts->table, "the root");
     return FAR_OK;
 }
 
@@ -214,7 +213,5 @@ int index_parts_walk(struct index_parts_walk *w, uint64_t word)
             rc = check_directory(w, word, op_result(w->op, n), first);
     }
     free(first);
-    return rc == FAR_BOUNDS
-               ? err_fail(FAR_CORRUPT, "the root of table '%s' is damaged", parts->table->desc.name)
-               : rc;
+    return rc == FAR_BOUNDS ? index_damaged(parts->table, "the root") : rc;
 }

@@ -179,8 +179,7 @@ static int read_separators(struct op *op, const struct chime_view *view, uint64_
         rc = err_fail(FAR_CORRUPT, "a separator points outside the pool");
     for (unsigned i = 0; i < blocks->count && rc == FAR_OK; i++)
         if (!separator_good(&blocks->block[i]))
-            rc = err_fail(FAR_CORRUPT, "a separator of table '%s' is damaged",
-                          view->base.table->desc.name);
+            rc = index_damaged(view->base.table, "a separator");
     return rc;
 }
 

@@ -148,10 +148,7 @@ int chime_separator(struct op *op, const struct chime_view *view, uint64_t point
         *bytes = (struct slice){block_key(image), ((const struct block_head *)image)->klen};
         return FAR_OK;
     }
-    return rc == FAR_OK || rc == FAR_BOUNDS
-               ? err_fail(FAR_CORRUPT, "a separator of table '%s' is damaged",
-                          view->base.table->desc.name)
-               : rc;
+    return rc == FAR_OK || rc == FAR_BOUNDS ? index_damaged(view->base.table, "a separator") : rc;
 }
 
 int chime_below_high(struct op *op, const struct chime_view *view, const struct chime_head *head,

@@ -11,8 +11,7 @@
 static int judge_root(struct chime_view *view, const struct chime_root *root)
 {
     if (root->checksum != chime_root_sum(root) || chime_seal(root->top, view->seed) != root->top)
-        return err_fail(FAR_CORRUPT, "the root of table '%s' is damaged",
-                        view->base.table->desc.name);
+        return index_damaged(view->base.table, "the root");
     for (unsigned i = 0; i < CHIME_TUNINGS; i++)
         view->tuning[i] = root->tuning[i];
     view->shape = chime_shape((unsigned)view->tuning[CHIME_TUNING_SPAN],
@@ -30,8 +29,7 @@ static int read_top(struct op *op, struct chime_view *view)
         return rc;
     uint64_t top = op_result(op, n);
     if (chime_seal(top, view->seed) != top)
-        return err_fail(FAR_CORRUPT, "the root of table '%s' is damaged",
-                        view->base.table->desc.name);
+        return index_damaged(view->base.table, "the root");
     if (chime_top_level(top) >=
         chime_top_level(view->top)) /* else a sibling on the ring knows better */
         view->top = top;

@@ -130,7 +130,7 @@ int race_attach(struct op *op, const struct index_table *table, struct index_vie
     view->root = table->desc.root;
     int rc = index_read_confirmed(op, &view->base, &root, sizeof root, &version);
     if (rc == FAR_OK && !race_root_valid(&root))
-        rc = err_fail(FAR_CORRUPT, "the root of table '%s' is damaged", table->desc.name);
+        rc = index_damaged(table, "the root");
     if (rc == FAR_OK) {
         view->tag = race_tag(table->desc.hash_seed);
         view->groups = root.groups;

@@ -380,8 +380,7 @@ static int divide_row(const struct rcuckoo_view *view, struct split *p, unsigned
         if (rcuckoo_tags(s, old)[slot] == 0)
             continue;
         if (!rcuckoo_slot_hash(view, old, slot, &hash))
-            return err_fail(FAR_CORRUPT, "an entry of table '%s' is damaged",
-                            view->base.table->desc.name);
+            return index_damaged(view->base.table, "an entry");
         unsigned half = (hash & rcuckoo_hash_mask(view)) >> p->parent->part.depth & 1;
         uint64_t *row = child_row(s, p, half, i);
         memcpy(rcuckoo_slot(s, row, slot), rcuckoo_slot(s, old, slot), 8 * (size_t)s->entry);
@@ -472,8 +471,7 @@ static int publish(struct op *op, struct rcuckoo_view *view, struct split *p, ui
     }
     int rc = batch_flush(&op->batch);
     return rc == FAR_OK && !op_swapped(op, n) /* only the closer sets it */
-               ? err_fail(FAR_CORRUPT, "an anchor of table '%s' is damaged",
-                          view->base.table->desc.name)
+               ? index_damaged(view->base.table, "an anchor")
                : rc;
 }
 

@@ -207,7 +207,7 @@ int rcuckoo_slot_entry(const struct rcuckoo_view *view, uint64_t *row, unsigned 
     const struct rcuckoo_shape *s = &view->shape;
     if (rcuckoo_entry_of(s, rcuckoo_tags(s, row)[slot], rcuckoo_slot(s, row, slot), e))
         return FAR_OK;
-    return err_fail(FAR_CORRUPT, "an entry of table '%s' is damaged", view->base.table->desc.name);
+    return index_damaged(view->base.table, "an entry");
 }
 
 struct slice rcuckoo_slot_value(const struct rcuckoo_shape *s, uint64_t *row, unsigned slot,

@@ -10,8 +10,7 @@ static int judge_root(struct rcuckoo_view *view, const struct rcuckoo_root *root
 {
     struct rcuckoo_shape *s = &view->shape;
     if (root->checksum != rcuckoo_root_sum(root))
-        return err_fail(FAR_CORRUPT, "the root of table '%s' is damaged",
-                        view->base.table->desc.name);
+        return index_damaged(view->base.table, "the root");
     for (unsigned i = 0; i < RCUCKOO_TUNINGS; i++)
         view->tuning[i] = root->tuning[i];
     (void)rcuckoo_shape_set(s, view->tuning); /* as it was when the table was made */
@@ -71,7 +70,7 @@ int rcuckoo_refresh(struct op *op, struct index_view *base)
 
 static int damaged(const struct rcuckoo_view *view)
 {
-    return err_fail(FAR_CORRUPT, "an anchor of table '%s' is damaged", view->base.table->desc.name);
+    return index_damaged(view->base.table, "an anchor");
 }
 
 int rcuckoo_judge_anchor(const struct rcuckoo_view *view, const struct rcuckoo_sub *sub,

@@ -330,8 +330,7 @@ static int visit_fork(struct walk *w, const struct index_part *a, uint64_t state
     if (rc != FAR_OK && rc != FAR_BOUNDS)
         return rc;
     if (rc == FAR_BOUNDS || fork->checksum != sephash_fork_sum(fork))
-        return err_fail(FAR_CORRUPT, "a fork of table '%s' is damaged",
-                        w->view->base.table->desc.name);
+        return index_damaged(w->view->base.table, "a fork");
     mark(w, sephash_target(state), SEPHASH_SMALL_CLASS);
     return index_parts_walk_split(&w->parts_walk, a, fork->child);
 }

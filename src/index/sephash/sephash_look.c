@@ -152,8 +152,7 @@ static int judge_head(const struct sephash_view *view, const struct sephash_segm
     if (h->id != index_part_id(&view->parts, &s->part) ||
         h->points > sephash_points_max(&view->shape) || pages > sephash_pages_held(h->page) ||
         h->checksum != sephash_head_sum(h, m->table))
-        return err_fail(FAR_CORRUPT, "a segment of table '%s' is damaged",
-                        view->base.table->desc.name);
+        return index_damaged(view->base.table, "a segment");
     return FAR_OK;
 }
 
@@ -195,8 +194,7 @@ static int follow(struct op *op, struct sephash_view *view, uint64_t state,
     batch_read(&op->batch, sephash_target(state), 0, &m->fork, sizeof m->fork);
     int rc = batch_flush(&op->batch);
     if (rc == FAR_BOUNDS || (rc == FAR_OK && m->fork.checksum != sephash_fork_sum(&m->fork)))
-        return err_fail(FAR_CORRUPT, "a fork of table '%s' is damaged",
-                        view->base.table->desc.name);
+        return index_damaged(view->base.table, "a fork");
     return rc == FAR_OK ? index_parts_know_split(&view->parts, &s->part, m->fork.child) : rc;
 }
 
@@ -218,8 +216,7 @@ static int look_once(struct op *op, struct sephash_view *view, const struct seph
     rc = rc == FAR_OK ? flushed : rc;
     l->misled = rc == FAR_OK && m->anchor.id != index_part_id(&view->parts, &l->segment.part);
     if (rc == FAR_BOUNDS || l->misled)
-        return err_fail(FAR_CORRUPT, "an anchor of table '%s' is damaged",
-                        view->base.table->desc.name);
+        return index_damaged(view->base.table, "an anchor");
     *state = m->anchor.state;
     if (rc != FAR_OK || !guess || *state != l->segment.state)
         return rc;

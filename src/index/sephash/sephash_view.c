@@ -74,8 +74,7 @@ void sephash_know_barren(struct sephash_view *view, const struct sephash_segment
 static int judge_root(struct sephash_view *view, const struct sephash_root *root)
 {
     if (root->checksum != sephash_root_sum(root))
-        return err_fail(FAR_CORRUPT, "the root of table '%s' is damaged",
-                        view->base.table->desc.name);
+        return index_damaged(view->base.table, "the root");
     view->parts = (struct index_parts){
         .table = view->base.table,
         .first = root->first,

@@ -176,7 +176,7 @@ int shard_attach(struct op *op, const struct index_table *table, struct index_vi
     view->root = table->desc.root;
     int rc = read_root(op, view, &root, &version);
     if (rc == FAR_OK && !root_valid(&root, table->pool))
-        rc = err_fail(FAR_CORRUPT, "the root of table '%s' is damaged", table->desc.name);
+        rc = index_damaged(table, "the root");
     if (rc == FAR_OK) {
         view->start_bits = root.start_bits;
         view->lanes = root.lanes;
