@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-const struct tuning_param trie_tuning[] = {
+static const struct tuning_param trie_tuning[] = {
     [TRIE_TUNING_LINES] = {"lines", "cache lines of a node", 1, 8, 2},
     [TRIE_TUNING_HOT] = {"hot", "KiB for where hot keys are; 0: none", 0, 1024, 64},
     {NULL, NULL, 0, 0, 0},

@@ -117,7 +117,6 @@ static inline gaddr trie_node_at(uint64_t word) /* 0, which is nowhere, if the w
 /* ---- what a session keeps -------------------------------------------------------------------- */
 
 enum trie_tuning { TRIE_TUNING_LINES, TRIE_TUNING_HOT };
-extern const struct tuning_param trie_tuning[];
 
 #define TRIE_KNOWN 1024u /* nodes that a session remembers, at most */
 struct trie_known {
@@ -134,7 +133,6 @@ struct trie_view {
     struct trie_known known[TRIE_KNOWN];
     struct index_hints hints;
     struct index_owns owns;
-    uint64_t splits;
 };
 static inline struct trie_view *trie_view(struct index_view *base)
 {

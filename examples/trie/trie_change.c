@@ -92,7 +92,6 @@ static int publish_node(struct op *op, const struct trie_view *view, struct work
 /* TRIE-T4. *done if the new node has our key as well. */
 static int grow(struct op *op, struct trie_view *view, struct work *w, bool *done)
 {
-    const struct growth_watch *watch = op->pool->knobs.growth_watch;
     bool both = false, swapped = false;
     struct trie_key other;
     gaddr at = 0;
@@ -109,9 +108,7 @@ static int grow(struct op *op, struct trie_view *view, struct work *w, bool *don
     w->lost += !swapped;
     if (rc != FAR_OK || !swapped)
         return rc;
-    if (watch)
-        watch->grew(watch, w->look.node, &at, 1);
-    view->splits++;
+    index_grew(&view->base, w->look.node, &at, 1, 0); /* nodes need not be full */
     trie_look_step(view, &w->look, at);
     w->now = slot_word(w);
     *done = both;

@@ -281,14 +281,12 @@ int trie_info(struct op *op, struct index_view *base, struct far_table_info *inf
     int rc = walk(&w);
     if (rc != FAR_OK)
         return rc;
-    w.info.load_factor = w.info.slots ? (double)w.info.keys / (double)w.info.slots : 0;
-    w.info.splits = view->splits;
     w.info.client_cache_bytes =
         sizeof *view + index_hints_bytes(&view->hints) + index_owns_bytes(&view->owns);
-    tuning_text(trie_tuning,
-                (const uint64_t[]){
-                    [TRIE_TUNING_LINES] = view->root.lines, [TRIE_TUNING_HOT] = view->root.hot},
-                w.info.tuning);
+    index_info_end(base,
+                   (const uint64_t[]){
+                       [TRIE_TUNING_LINES] = view->root.lines, [TRIE_TUNING_HOT] = view->root.hot},
+                   &w.info);
     *info = w.info;
     return FAR_OK;
 }

@@ -30,6 +30,9 @@ struct index_view {
     const struct index_table *table;
     struct cached cached; /* remote addresses that the view keeps between operations */
     uint64_t refreshes;   /* how often they were read again (refresh.h) */
+    /* Parts of the table that the session has split, merged or moved, and how full they were. */
+    uint64_t grown;
+    double load_sum, load_max;
 };
 
 struct slice {
@@ -262,6 +265,14 @@ static inline bool index_inside(const struct pool *pool, gaddr at, uint64_t byte
     return at != 0 && gaddr_node(at) < pool->nodes &&
            gaddr_offset(at) + bytes <= pool_head(pool, gaddr_node(at))->size;
 }
+
+/* The session has made parts at `to` of the one at `from`, of whose slots the part `load` was in
+ * use. */
+void index_grew(struct index_view *view, gaddr from, const gaddr *to, unsigned count, double load);
+/* Completes what a walk has counted for info(), by what the session knows. `tuning` is what the
+ * table was made with. */
+void index_info_end(const struct index_view *view, const uint64_t *tuning,
+                    struct far_table_info *info);
 
 /* FAR_CORRUPT: what is named, like "the root" or "an anchor", is damaged. */
 int index_damaged(const struct index_table *table, const char *what);

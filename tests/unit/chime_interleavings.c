@@ -363,13 +363,13 @@ static unsigned find_steps(enum kind kind, unsigned found[STEPS])
     unsigned count = 0;
     prepare(&g, 0);
     for (changing = 0; changing < STEPS; changing++) {
-        uint64_t splits = view_of(&g, g.a)->splits;
+        uint64_t splits = view_of(&g, g.a)->base.grown;
         assert_int_equal(stop_in_step(&g, g.a, UINT32_MAX), FAR_OK);
-        enum kind is = stop.deaths > 0                      ? MERGE
-                       : view_of(&g, g.a)->splits != splits ? SPLIT
-                       : stop.moves > 0                     ? MOVE
-                       : stop.locks > 3                     ? NO_MERGE
-                                                            : NOTHING;
+        enum kind is = stop.deaths > 0                          ? MERGE
+                       : view_of(&g, g.a)->base.grown != splits ? SPLIT
+                       : stop.moves > 0                         ? MOVE
+                       : stop.locks > 3                         ? NO_MERGE
+                                                                : NOTHING;
         if (is == kind || (kind == NOTHING && is == NO_MERGE))
             found[count++] = changing;
     }

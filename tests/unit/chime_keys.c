@@ -30,7 +30,7 @@ static void each_is_found_in_the_leaf_of_its_last_bytes(void **state)
     assert_int_equal(far_table_create(r.session, "c", "chime", &options, &t), FAR_OK);
     for (unsigned n = 0; n < KEYS; n++)
         assert_int_equal(far_insert(r.session, t, key, name_key(key, n), &n, sizeof n), FAR_OK);
-    assert_true(chime_view(store_known(r.session, t)->view)->splits > 1);
+    assert_true(chime_view(store_known(r.session, t)->view)->base.grown > 1);
     far_session *other = store_rig_join(&r);
     for (unsigned n = 0; n < 2 * KEYS; n++) {
         unsigned value = KEYS;

@@ -125,7 +125,7 @@ static void grow(struct rig *g)
         refused += rc != FAR_OK;
     }
     assert_true(refused > 0 && refused < (MANY - FEW) / 2);
-    assert_true(g->view->splits > 1);
+    assert_true(g->view->base.grown > 1);
 }
 
 static void keys_of_other_groups_are_inserted_and_a_split_copies_the_damage(void **state)
@@ -145,7 +145,7 @@ static void keys_of_other_groups_are_inserted_and_a_split_copies_the_damage(void
                 assert_true(rc == FAR_OK || (rc == FAR_CORRUPT && concerned(&g, n)));
             }
             collect(&g, FAR_OP_ITERATE, &seen);
-            assert_int_equal(seen.damaged, CHIME_GROUP * (g.view->splits + 1));
+            assert_int_equal(seen.damaged, CHIME_GROUP * (g.view->base.grown + 1));
             close_rig(&g);
         }
 }

@@ -58,7 +58,7 @@ static uint64_t key_of_split(unsigned n)
     uint64_t key = 0;
     do
         assert_int_equal(insert(&r, s, key++), FAR_OK);
-    while (view_of(&r, s)->splits < n);
+    while (view_of(&r, s)->base.grown < n);
     far_session_close(s);
     store_rig_close(&r);
     return key - 1;
@@ -352,12 +352,12 @@ static uint64_t deepen(struct store_rig *r, far_session *s, unsigned n)
     static uint64_t known[32]; /* one past the key that makes it, once we know */
     uint64_t k = 0;
     assert_int_equal(far_exists(s, r->table, &k, 8), FAR_NOT_FOUND); /* the view is made */
-    for (k = next_of_half(r, s, 0, 0); view_of(r, s)->splits < n;
+    for (k = next_of_half(r, s, 0, 0); view_of(r, s)->base.grown < n;
          k = next_of_half(r, s, k + 1, 0)) {
         if (known[n] == k + 1)
             return k;
         assert_int_equal(insert(r, s, k), FAR_OK);
-        if (view_of(r, s)->splits == n)
+        if (view_of(r, s)->base.grown == n)
             known[n] = k + 1;
     }
     return UINT64_MAX; /* too late, but next time */
@@ -385,7 +385,7 @@ static void a_split_during_a_doubling_is_not_lost(void **state)
                 done = insert_in_part(&r, s, &key, (unsigned)batches);
                 bool apart = probe_get(&p, root, 0) == before;
                 (void)far_exists(r.session, r.table, &key, 8);
-                while (view_of(&r, r.session)->splits == 0) {
+                while (view_of(&r, r.session)->base.grown == 0) {
                     more = next_of_half(&r, r.session, more + 1, 1);
                     assert_int_equal(insert(&r, r.session, more), FAR_OK);
                 }

@@ -72,7 +72,8 @@ static int post_while_attaching(struct fab_ep *ep, struct fab_req *req)
     const struct fab_verb *v = &req->verbs[0];
     if (attach.stage == 0 && v->off == CONTROL_OFF) {
         attach.stage = 1;
-        for (uint64_t before = race_rig_view(r)->splits; race_rig_view(r)->splits == before;)
+        for (uint64_t before = race_rig_view(r)->base.grown;
+             race_rig_view(r)->base.grown == before;)
             put(r, attach.keys++);
         for (unsigned i = 0; i < 40 && !is_free(&r->session->client, attach.parent); i++)
             drive_epochs(r->session, 1);
@@ -201,7 +202,7 @@ static void an_older_directory_does_not_replace_a_newer_one(void **state)
     store_rig_open(&r, "mem:?size=64m&defer=1&" LEASE, &knobs, NULL, &table);
     assert_int_equal(far_session_open(r.pool, &(struct far_session_options){.depth = 4}, &ring),
                      FAR_OK);
-    while (keys == 0 || race_rig_view(&r)->splits < 3)
+    while (keys == 0 || race_rig_view(&r)->base.grown < 3)
         put(&r, keys++);
     assert_int_equal(far_exists(ring, r.table, &key_a, 8), FAR_OK); /* attaches */
     struct race_view *view = race_view(store_known(ring, r.table)->view);

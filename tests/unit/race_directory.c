@@ -33,7 +33,7 @@ static uint64_t fill(struct store_rig *r, uint64_t splits)
 {
     uint64_t keys = 0;
     put(r, keys++);
-    while (race_rig_view(r)->splits < splits)
+    while (race_rig_view(r)->base.grown < splits)
         put(r, keys++);
     return keys;
 }
@@ -84,13 +84,13 @@ static uint64_t find_shared_entry(const struct race_view *view)
 static void split_at(struct store_rig *r, uint64_t place, uint64_t next)
 {
     const struct race_view *view = race_rig_view(r);
-    uint64_t before = view->splits, tries = 0;
-    while (view->splits == before && tries++ < 100000) {
+    uint64_t before = view->base.grown, tries = 0;
+    while (view->base.grown == before && tries++ < 100000) {
         if (place_of(view, next) == place)
             put(r, next);
         next++;
     }
-    assert_true(view->splits == before + 1);
+    assert_true(view->base.grown == before + 1);
 }
 
 static uint64_t remote_version(struct probe *p, const struct race_view *view)
@@ -110,7 +110,7 @@ static void a_cache_with_an_ancestor_is_not_up_to_date(void **state)
         uint64_t keys = fill(&r, 2);
         struct race_view *view = race_rig_view(&r);
         while (view->depth < 2)
-            keys = fill(&r, view->splits + 1);
+            keys = fill(&r, view->base.grown + 1);
         uint64_t entry = find_shared_entry(view), first = 0, second = 0;
         while (view->entries[first] != entry)
             first++;
@@ -299,7 +299,7 @@ static void a_directory_has_the_version_of_before_it_was_read(void **state)
     probe_open(&p, r.fab);
     doubling.next = fill(&r, 2);
     while (race_rig_view(&r)->depth < 2)
-        doubling.next = fill(&r, race_rig_view(&r)->splits + 1);
+        doubling.next = fill(&r, race_rig_view(&r)->base.grown + 1);
     doubling.r = &r;
     doubling.done = false;
     doubling.directory = gaddr_offset(race_rig_view(&r)->directory);

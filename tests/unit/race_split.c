@@ -100,7 +100,7 @@ static void an_iteration_does_not_return_what_a_split_subtable_holds(void **stat
     far_session *late = store_rig_join(&r);
     assert_int_equal(far_put(r.session, r.table, &first, 8, "v", 1), FAR_OK);
     assert_int_equal(far_exists(late, r.table, &first, 8), FAR_OK);
-    while (race_view(store_known(r.session, r.table)->view)->splits == 0) {
+    while (race_view(store_known(r.session, r.table)->view)->base.grown == 0) {
         key++;
         assert_int_equal(far_put(r.session, r.table, &key, 8, "v", 1), FAR_OK);
     }

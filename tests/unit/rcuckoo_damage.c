@@ -181,7 +181,7 @@ static void grow(struct rig *g)
         refused += rc != FAR_OK;
     }
     assert_true(refused > 0 && refused < (MANY - FEW) / 4);
-    assert_true(g->view->splits > 1);
+    assert_true(g->view->base.grown > 1);
 }
 
 static void expect_damage_only_there(struct rig *g)

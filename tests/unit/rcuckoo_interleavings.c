@@ -812,7 +812,7 @@ static void keys_that_no_split_separates_fill_the_table(void **state)
         rc = put_u32(&g, g.b, keys, keys);
     assert_int_equal(rc, FAR_TABLE_FULL);
     assert_int_equal(keys, 2 * RCUCKOO_SLOTS);
-    assert_int_equal(view_of(&g)->splits, 0);
+    assert_int_equal(view_of(&g)->base.grown, 0);
     assert_int_equal(far_table_check(g.b, g.t, say, NULL), FAR_OK);
     close_rig(&g);
 }
@@ -974,7 +974,7 @@ static int split_before_the_closing(struct fab_ep *ep, struct fab_req *req)
         if (req->verbs[i].kind != FAB_CAS || req->verbs[i].off != closer)
             continue;
         looks++;
-        while (view_of(the)->splits == 0)
+        while (view_of(the)->base.grown == 0)
             assert_int_equal(put_u32(the, the->b, more++, 1), FAR_OK);
     }
     return hook.real->post(ep, req);

@@ -26,7 +26,7 @@ struct counts {
 static uint64_t put(struct store_rig *r, uint64_t key, struct counts *counts)
 {
     struct sephash_view *view = view_of(r);
-    uint64_t merges = view->merges, splits = view->splits;
+    uint64_t merges = view->merges, splits = view->base.grown - merges;
     unsigned start = view->parts.start;
     struct sephash_key k;
     sephash_hash(view, (struct slice){&key, sizeof key}, &k);
@@ -36,7 +36,7 @@ static uint64_t put(struct store_rig *r, uint64_t key, struct counts *counts)
     uint64_t entries = s->entries + view->shape.slots;
     assert_int_equal(far_put(r->session, r->table, &key, sizeof key, &key, sizeof key), FAR_OK);
     uint64_t rtts = r->session->op.cost.rtts;
-    bool split = view->splits > splits, merge = view->merges > merges;
+    bool merge = view->merges > merges, split = view->base.grown - view->merges > splits;
     counts->merges += merge;
     counts->splits += split;
     counts->renewals += split && renews;

@@ -84,7 +84,7 @@ static int chime_discard(struct op *op, gaddr at)
     return FAR_OK;
 }
 
-const struct tuning_param chime_tuning[] = {
+static const struct tuning_param chime_tuning[] = {
     [CHIME_TUNING_SPAN] = {"span", "entries of a node, a power of two", 8, CHIME_SPAN_MAX,
                            CHIME_SPAN_MAX},
     [CHIME_TUNING_HOOD] = {"neighbourhood", "places where a key may be, from its home on", 2,

@@ -106,7 +106,6 @@ enum chime_tuning {
     CHIME_TUNING_META,
     CHIME_TUNINGS
 };
-extern const struct tuning_param chime_tuning[];
 
 enum chime_meta {                     /* how a reader knows the range of a leaf */
                   CHIME_META_SIBLING, /* by the cached parent, as the checksums say */
@@ -129,8 +128,6 @@ struct chime_view {
     struct chime_hot *hot;     /* NULL: none */
     struct chime_inner *made;  /* room for one that was just read; used between two waits only */
     unsigned fill;             /* entries of leaves that scans met lately, on average, in 1/256 */
-    uint64_t splits;
-    double load_sum, load_max; /* of what was split */
 };
 static inline struct chime_view *chime_view(struct index_view *base)
 {

@@ -745,11 +745,7 @@ int chime_info(struct op *op, struct index_view *base, struct far_table_info *in
     struct walk *w = run(op, base, NULL, NULL, &rc);
     if (rc == FAR_OK) {
         w->info.client_cache_bytes = cached;
-        w->info.load_factor = w->info.slots ? (double)w->info.keys / (double)w->info.slots : 0;
-        w->info.splits = view->splits;
-        w->info.split_load_max = view->load_max;
-        w->info.split_load_mean = view->splits ? view->load_sum / (double)view->splits : 0;
-        tuning_text(chime_tuning, view->tuning, w->info.tuning);
+        index_info_end(base, view->tuning, &w->info);
         *info = w->info;
     }
     free(w);

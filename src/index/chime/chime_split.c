@@ -322,17 +322,6 @@ static int write_split(struct op *op, struct chime_view *view, struct chime_held
     return chime_finish(op);
 }
 
-static void note_split(struct op *op, struct chime_view *view, gaddr from, const struct split *p)
-{
-    const struct growth_watch *watch = op->pool->knobs.growth_watch;
-    double load = (double)p->cut.count / view->shape.span;
-    view->splits++;
-    view->load_sum += load;
-    view->load_max = load > view->load_max ? load : view->load_max;
-    if (watch)
-        watch->grew(watch, from, &p->born, 1);
-}
-
 int chime_split(struct op *op, struct chime_view *view, struct chime_held *h,
                 const struct chime_new *x, struct chime_child_ref *born)
 {
@@ -359,7 +348,7 @@ int chime_split(struct op *op, struct chime_view *view, struct chime_held *h,
         return rc;
     }
     if (level == 0)
-        note_split(op, view, at, &p);
+        index_grew(&view->base, at, &p.born, 1, (double)p.cut.count / view->shape.span);
     else
         index_cache_drop(view->cache, at);
     *born = (struct chime_child_ref){p.born, p.edge.k, p.edge.lng, level};

@@ -148,7 +148,7 @@ static int refresh(struct op *op, struct index_view *base)
     return race_refresh(op, race_view(base));
 }
 
-const struct tuning_param race_tuning[] = {
+static const struct tuning_param race_tuning[] = {
     [RACE_TUNING_GROUPS] = {"groups", "bucket groups of a subtable", RACE_GROUPS_MIN,
                             RACE_GROUPS_MAX, RACE_GROUPS_DEFAULT},
     [RACE_TUNING_DEPTH] = {"depth",

@@ -73,7 +73,6 @@
 extern const struct index_ops race_index;
 
 enum race_tuning { RACE_TUNING_GROUPS, RACE_TUNING_DEPTH, RACE_TUNING_HOT };
-extern const struct tuning_param race_tuning[];
 
 /* How often an operation reads the directory again because its entry led to something else. What it
  * has read cannot be reused while it is in flight (EPOCH-E3), so once is enough if nothing is
@@ -96,8 +95,6 @@ struct race_view {
     uint64_t splitting[RACE_SPLITTING]; /* entries that this session's operations split, or 0 */
     struct index_hints hints;
     struct index_owns owns;
-    uint64_t splits;
-    double split_load_sum, split_load_max;
 };
 
 static inline struct race_view *race_view(struct index_view *base)

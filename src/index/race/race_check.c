@@ -385,15 +385,11 @@ int race_info(struct op *op, struct index_view *base, struct far_table_info *inf
         return rc;
     w.info.client_cache_bytes = sizeof *view + (sizeof *view->entries << view->depth) +
                                 index_hints_bytes(&view->hints) + index_owns_bytes(&view->owns);
-    w.info.load_factor = w.info.slots ? (double)w.info.keys / (double)w.info.slots : 0;
-    w.info.splits = view->splits;
-    w.info.split_load_max = view->split_load_max;
-    w.info.split_load_mean = view->splits ? view->split_load_sum / (double)view->splits : 0;
-    tuning_text(race_tuning,
-                (const uint64_t[]){[RACE_TUNING_GROUPS] = view->groups,
-                                   [RACE_TUNING_DEPTH] = view->depth_asked,
-                                   [RACE_TUNING_HOT] = view->hot},
-                w.info.tuning);
+    index_info_end(base,
+                   (const uint64_t[]){[RACE_TUNING_GROUPS] = view->groups,
+                                      [RACE_TUNING_DEPTH] = view->depth_asked,
+                                      [RACE_TUNING_HOT] = view->hot},
+                   &w.info);
     *info = w.info;
     return FAR_OK;
 }

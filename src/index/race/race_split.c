@@ -180,14 +180,8 @@ static int sort(struct op *op, struct race_view *view, struct split *s, uint64_t
 
 static void count_split(struct race_view *view, const struct split *s)
 {
-    const struct growth_watch *watch = view->base.table->pool->knobs.growth_watch;
-    if (watch)
-        watch->grew(watch, s->look->subtable, s->child, 2);
-    double load = (double)s->occupied / (view->groups * RACE_GROUP_SLOTS);
-    view->split_load_sum += load;
-    if (load > view->split_load_max)
-        view->split_load_max = load;
-    view->splits++;
+    index_grew(&view->base, s->look->subtable, s->child, 2,
+               (double)s->occupied / (view->groups * RACE_GROUP_SLOTS));
 }
 
 /* Does the cache lead to the subtable, or to one of its ancestors? */

@@ -185,7 +185,7 @@ static int rcuckoo_discard(struct op *op, gaddr at)
     return FAR_OK;
 }
 
-const struct tuning_param rcuckoo_tuning[] = {
+static const struct tuning_param rcuckoo_tuning[] = {
     [RCUCKOO_TUNING_ROWS] = {"rows", "rows of a subtable; 0: as many as fit into 128 KiB", 0,
                              RCUCKOO_ROWS_MAX, 0},
     [RCUCKOO_TUNING_KEY] = {"key", "bytes of a key that are kept inline", 1, 256, 8},

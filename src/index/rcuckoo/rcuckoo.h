@@ -114,7 +114,6 @@ enum rcuckoo_tuning {
     RCUCKOO_TUNING_GROWS,
     RCUCKOO_TUNINGS
 };
-extern const struct tuning_param rcuckoo_tuning[];
 
 /* What a session knows of a subtable. */
 struct rcuckoo_sub {
@@ -130,9 +129,7 @@ struct rcuckoo_view {
     uint64_t tuning[RCUCKOO_TUNINGS];
     struct index_parts parts;
     struct rcuckoo_cache *cache;
-    unsigned fill; /* entries of the rows seen lately, on average, in 1/256 */
-    uint64_t splits;
-    double load_sum, load_max;       /* of what was split */
+    unsigned fill;                   /* entries of the rows seen lately, on average, in 1/256 */
     uint64_t lockings, lockings_one; /* by inserts: all, and those that took one word */
 };
 static inline struct rcuckoo_view *rcuckoo_view(struct index_view *base)

@@ -481,15 +481,10 @@ static void announce(struct op *op, struct rcuckoo_view *view, const struct spli
 {
     const struct rcuckoo_shape *s = &view->shape;
     const struct rcuckoo_sub *sub = p->parent;
-    const struct growth_watch *watch = op->pool->knobs.growth_watch;
-    double load = (double)p->keys / (s->rows * RCUCKOO_SLOTS);
     pool_retire(op->client, sub->rows, rcuckoo_rows_class(s));
-    view->splits++;
-    view->load_sum += load;
-    view->load_max = load > view->load_max ? load : view->load_max;
     (void)index_parts_know_split(&view->parts, &sub->part, p->anchor); /* else it is found again */
-    if (watch)
-        watch->grew(watch, sub->part.anchor, p->anchor, 2);
+    index_grew(&view->base, sub->part.anchor, p->anchor, 2,
+               (double)p->keys / (s->rows * RCUCKOO_SLOTS));
     index_parts_advise(op, &view->parts, &sub->part, p->anchor, word, directory);
 }
 

@@ -217,7 +217,7 @@ int sephash_discard(struct op *op, gaddr at)
     return FAR_OK;
 }
 
-const struct tuning_param sephash_tuning[] = {
+static const struct tuning_param sephash_tuning[] = {
     [SEPHASH_TUNING_SLOTS] = {"slots", "entries of a CurSegment", SEPHASH_SLOTS_MIN,
                               SEPHASH_SLOTS_MAX, 128},
     [SEPHASH_TUNING_RATIO] = {"ratio", "how many times as large a MainSegment may become", 1, 1024,

@@ -87,7 +87,6 @@ enum sephash_tuning {
     SEPHASH_TUNING_DEPTH,
     SEPHASH_TUNINGS
 };
-extern const struct tuning_param sephash_tuning[];
 
 /* What a session knows of a segment. */
 struct sephash_segment {
@@ -113,13 +112,12 @@ struct sephash_view {
     struct sephash_shape shape;
     uint64_t tuning[SEPHASH_TUNINGS];
     struct index_parts parts;
-    uint64_t merges, splits;
-    bool owes;                 /* the reserve may be incomplete */
-    unsigned reserve_pages;    /* that it must have, as far as this session knows */
-    uint64_t compacted;        /* the suffix that sephash_make_room() comes to next */
-    unsigned refused;          /* changes in a row, because the pool is full */
-    uint64_t fruitless;        /* segments in a row that it has looked at in vain */
-    double load_sum, load_max; /* of what was merged or split */
+    uint64_t merges;        /* of base.grown; the others are splits */
+    bool owes;              /* the reserve may be incomplete */
+    unsigned reserve_pages; /* that it must have, as far as this session knows */
+    uint64_t compacted;     /* the suffix that sephash_make_room() comes to next */
+    unsigned refused;       /* changes in a row, because the pool is full */
+    uint64_t fruitless;     /* segments in a row that it has looked at in vain */
 };
 
 static inline struct sephash_view *sephash_view(struct index_view *base)

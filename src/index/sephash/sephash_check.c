@@ -394,15 +394,10 @@ int sephash_info(struct op *op, struct index_view *base, struct far_table_info *
     struct walk *w = start_walk(op, base);
     int rc = w ? walk(w) : FAR_NO_MEMORY;
     if (rc == FAR_OK) {
-        uint64_t grown = view->merges + view->splits;
         w->info.client_cache_bytes = cached;
         w->info.figure[0].name = "fptable_bytes";
         w->info.figure[1].name = "fptable_plain_bytes";
-        w->info.load_factor = w->info.slots ? (double)w->info.keys / (double)w->info.slots : 0;
-        w->info.splits = grown;
-        w->info.split_load_max = view->load_max;
-        w->info.split_load_mean = grown ? view->load_sum / (double)grown : 0;
-        tuning_text(sephash_tuning, view->tuning, w->info.tuning);
+        index_info_end(base, view->tuning, &w->info);
         *info = w->info;
     }
     end_walk(w);

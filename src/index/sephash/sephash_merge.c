@@ -401,15 +401,10 @@ static void note(struct merge *m)
 {
     struct sephash_view *view = m->view;
     const struct sephash_segment *s = &m->state.look.segment;
-    const struct growth_watch *watch = m->op->pool->knobs.growth_watch;
     uint64_t child[2] = {m->made[0].anchor, m->made[1].anchor};
-    double load = (double)m->live / (view->shape.limit + view->shape.slots);
-    view->splits += m->splits;
     view->merges += !m->splits;
-    view->load_sum += load;
-    view->load_max = load > view->load_max ? load : view->load_max;
-    if (watch)
-        watch->grew(watch, s->part.anchor, m->splits ? child : &s->part.anchor, m->splits ? 2 : 1);
+    index_grew(&view->base, s->part.anchor, m->splits ? child : &s->part.anchor, m->splits ? 2 : 1,
+               (double)m->live / (view->shape.limit + view->shape.slots));
     if (m->splits && index_parts_know_split(&view->parts, &s->part, child) != FAR_OK)
         return;
     for (unsigned i = 0; i < (m->splits ? 2u : 1u); i++) {

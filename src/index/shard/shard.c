@@ -87,7 +87,7 @@ static int refresh(struct op *op, struct index_view *base)
     return shard_refresh(op, shard_view(base));
 }
 
-const struct tuning_param shard_tuning[] = {
+static const struct tuning_param shard_tuning[] = {
     [SHARD_TUNING_BUCKETS] = {"buckets", "buckets of the first segment, on each node", 1, 1u << 30,
                               16},
     [SHARD_TUNING_SLOTS] = {"slots", "entries of a bucket of level 1; level 2 has an eighth",

@@ -93,7 +93,6 @@ enum shard_tuning {
     SHARD_TUNING_COMBINING,
     SHARD_TUNINGS
 };
-extern const struct tuning_param shard_tuning[];
 
 struct shard_segment {
     struct pool_array units, tops;
@@ -126,8 +125,6 @@ struct shard_view {
     bool due;                  /* it is time to resize */
     bool resizing;             /* an operation of this session is at it */
     unsigned behind_ops;       /* operations during which units are expected to be behind */
-    uint64_t moves;
-    double move_load_sum, move_load_max;
 };
 
 static inline struct shard_view *shard_view(struct index_view *base)

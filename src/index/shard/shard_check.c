@@ -319,11 +319,7 @@ int shard_info(struct op *op, struct index_view *base, struct far_table_info *in
         for (unsigned r = 0; r < view->opened; r++)
             w->info.client_cache_bytes +=
                 (view->segment[r].units.pieces + view->segment[r].tops.pieces) * sizeof(gaddr);
-        w->info.load_factor = w->info.slots ? (double)w->info.keys / (double)w->info.slots : 0;
-        w->info.splits = view->moves;
-        w->info.split_load_max = view->move_load_max;
-        w->info.split_load_mean = view->moves ? view->move_load_sum / (double)view->moves : 0;
-        tuning_text(shard_tuning, view->tuning, w->info.tuning);
+        index_info_end(base, view->tuning, &w->info);
         *info = w->info;
     }
     free(w);

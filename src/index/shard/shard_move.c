@@ -410,16 +410,8 @@ static int fill_beyond(struct move *m, struct shard_unit *child, const uint64_t 
 static void count_move(struct move *m, unsigned live, const struct shard_unit *child)
 {
     struct shard_view *view = m->view;
-    const struct growth_watch *watch = view->base.table->pool->knobs.growth_watch;
-    double load = (double)live / (view->words + 1);
-    view->moves++;
-    view->move_load_sum += load;
-    if (load > view->move_load_max)
-        view->move_load_max = load;
-    if (watch) {
-        gaddr to[2] = {m->unit.at, child->at};
-        watch->grew(watch, m->unit.at, to, 2);
-    }
+    gaddr to[2] = {m->unit.at, child->at};
+    index_grew(&view->base, m->unit.at, to, 2, (double)live / (view->words + 1));
 }
 
 /* May the insert ride on this move, and is its key surely absent? */
