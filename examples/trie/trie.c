@@ -2,8 +2,6 @@
 #include "trie/trie.h"
 #include "index/refresh.h"
 
-#include <stdlib.h>
-
 static const struct tuning_param trie_tuning[] = {
     [TRIE_TUNING_LINES] = {"lines", "cache lines of a node", 1, 8, 2},
     [TRIE_TUNING_HOT] = {"hot", "KiB for where hot keys are; 0: none", 0, 1024, 64},
@@ -57,10 +55,8 @@ static int discard(struct op *op, gaddr at)
 
 static void detach(struct index_view *base)
 {
-    struct trie_view *view = trie_view(base);
-    index_hints_close(&view->hints);
-    index_owns_close(&view->owns);
-    free(view);
+    index_hints_close(&trie_view(base)->hints);
+    index_owns_close(&trie_view(base)->owns);
 }
 
 /* What a session knows of nodes becomes wrong only if the table is damaged and repaired: then the
@@ -82,29 +78,21 @@ static void set_geometry(struct trie_view *view)
     view->levels = TRIE_POSITION_BITS / view->bits;
 }
 
-static int attach(struct op *op, const struct index_table *table, struct index_view **out)
+static int attach(struct op *op, struct index_view *base)
 {
+    struct trie_view *view = trie_view(base);
     uint64_t version = 0;
-    struct trie_view *view = calloc(1, sizeof *view);
-    if (!view)
-        return err_fail(FAR_NO_MEMORY, "no memory for a view");
-    index_view_init(&view->base, table);
-    int rc = index_read_confirmed(op, &view->base, &view->root, sizeof view->root, &version);
+    int rc = index_read_confirmed(op, base, &view->root, sizeof view->root, &version);
     if (rc == FAR_OK && view->root.checksum != trie_root_sum(&view->root))
-        rc = index_damaged(table, "the root");
+        rc = index_damaged(base->table, "the root");
     if (rc == FAR_OK) {
         set_geometry(view);
         index_hints_open(&view->hints, view->root.hot * 1024);
         if (!(op->pool->fab->caps & FAB_CAP_IMMEDIATE)) /* else a look is no round trip */
             index_owns_open(&view->owns, TRIE_SLOT, view->root.hot * 1024);
-        rc = refresh(op, &view->base);
+        rc = refresh(op, base);
     }
-    if (rc != FAR_OK) {
-        detach(&view->base);
-        return rc;
-    }
-    *out = &view->base;
-    return FAR_OK;
+    return rc;
 }
 
 const struct index_ops trie_index = {
@@ -113,6 +101,7 @@ const struct index_ops trie_index = {
     .smallest = "lines=1&hot=1",
     .create = create,
     .discard = discard,
+    .view_bytes = sizeof(struct trie_view),
     .attach = attach,
     .detach = detach,
     .refresh = refresh,

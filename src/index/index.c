@@ -7,6 +7,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct index_ops *const indexes[] = {&race_index, &shard_index, &sephash_index,
@@ -228,10 +229,25 @@ int index_write_root(struct op *op, gaddr at, const void *root, uint32_t bytes)
     return batch_flush(&op->batch);
 }
 
-void index_view_init(struct index_view *view, const struct index_table *table)
+int index_attach(struct op *op, const struct index_table *table, struct index_view **out)
 {
+    struct index_view *view = calloc(1, table->ops->view_bytes);
+    if (!view)
+        return err_fail(FAR_NO_MEMORY, "no memory for a view");
     view->table = table;
     catalog_cached(table->pool, &table->desc, &view->cached);
+    int rc = INDEX_CALL(table->ops, attach, op, view);
+    if (rc == FAR_OK)
+        *out = view;
+    else
+        index_detach(view);
+    return rc;
+}
+
+void index_detach(struct index_view *view)
+{
+    view->table->ops->detach(view);
+    free(view);
 }
 
 void index_grew(struct index_view *view, gaddr from, const gaddr *to, unsigned count, double load)

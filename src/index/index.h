@@ -141,9 +141,11 @@ struct index_ops {
                   gaddr *root);
     /* Gives back the memory of a table that was created and that nothing points to. */
     int (*discard)(struct op *op, gaddr root);
-    /* A session's view: its caches. Begins with index_view_init(). Like refresh(), it confirms that
-     * the table is there before it uses anything that it has read: see index_confirm(). */
-    int (*attach)(struct op *op, const struct index_table *table, struct index_view **view);
+    /* A session's view: its caches. All but its beginning is 0 before. Like refresh(), attach()
+     * confirms that the table is there before it uses anything that it has read: see
+     * index_confirm(). After an error, too, detach() is called. It frees what the view names. */
+    uint32_t view_bytes;
+    int (*attach)(struct op *op, struct index_view *view);
     void (*detach)(struct index_view *view);
     /* Reads the cached addresses again, their version first. FAR_NO_TABLE: it was dropped. */
     int (*refresh)(struct op *op, struct index_view *view);
@@ -287,8 +289,9 @@ int index_held(struct op *op, int rc);
 int index_read_root(struct op *op, gaddr at, void *root, uint32_t bytes);
 int index_write_root(struct op *op, gaddr at, const void *root, uint32_t bytes);
 
-/* What all views begin with: the table, and where the version of its caches is. */
-void index_view_init(struct index_view *view, const struct index_table *table);
+/* How the store makes a session's view of a table, and frees it. */
+int index_attach(struct op *op, const struct index_table *table, struct index_view **view);
+void index_detach(struct index_view *view);
 
 /*
  * Every attach() and refresh() asks whether the table is still there. If a view was not used for a

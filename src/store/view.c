@@ -9,7 +9,7 @@ static void close_view(far_session *s, struct table_view *v)
     if (!v->view)
         return;
     client_uncache(&s->client, &v->view->cached);
-    v->view->table->ops->detach(v->view);
+    index_detach(v->view);
     v->view = NULL;
 }
 
@@ -107,11 +107,11 @@ static int attach(far_session *s, struct op *op, const far_table *table, struct 
 {
     if (!view->view) {
         struct index_view *made = NULL;
-        int rc = INDEX_CALL(table->index.ops, attach, op, &table->index, &made);
+        int rc = index_attach(op, &table->index, &made);
         if (rc != FAR_OK)
             return rc;
         if (view->view) { /* another operation of this session was faster */
-            table->index.ops->detach(made);
+            index_detach(made);
         } else {
             view->view = made;
             cache(&s->client, made);
@@ -169,12 +169,12 @@ int store_view_work(far_pool *pool, struct op *op, const struct table_desc *desc
     if (!table.ops)
         return err_fail(FAR_NO_INDEX, "table '%s' has index %s, which is not in this build",
                         desc->name, desc->index);
-    int rc = INDEX_CALL(table.ops, attach, op, &table, &view);
+    int rc = index_attach(op, &table, &view);
     if (rc == FAR_OK) {
         cache(op->client, view); /* CAT-4 */
         rc = work(op, view, arg);
         client_uncache(op->client, &view->cached);
-        table.ops->detach(view);
+        index_detach(view);
     }
     return rc;
 }

@@ -163,26 +163,10 @@ static int ordered_refresh(struct op *op, struct index_view *view)
     return rc;
 }
 
-static int ordered_attach(struct op *op, const struct index_table *table, struct index_view **out)
-{
-    struct ordered_view *view = calloc(1, sizeof *view);
-    if (!view)
-        return err_fail(FAR_NO_MEMORY, "no memory for a view");
-    index_view_init(&view->base, table);
-    int rc = ordered_refresh(op, &view->base);
-    if (rc != FAR_OK) {
-        free(view);
-        return rc;
-    }
-    *out = &view->base;
-    return FAR_OK;
-}
-
 static void ordered_detach(struct index_view *base)
 {
     struct ordered_view *view = (struct ordered_view *)base;
     free(view->kept);
-    free(view);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -441,7 +425,8 @@ static const struct index_ops ordered_index = {
     .ordered = true,
     .create = ordered_create,
     .discard = ordered_discard,
-    .attach = ordered_attach,
+    .view_bytes = sizeof(struct ordered_view),
+    .attach = ordered_refresh,
     .detach = ordered_detach,
     .refresh = ordered_refresh,
     .get = ordered_get,

@@ -114,6 +114,7 @@ const struct index_ops chime_index = {
     .varied = varied,
     .create = chime_create,
     .discard = chime_discard,
+    .view_bytes = sizeof(struct chime_view),
     .attach = chime_attach,
     .detach = chime_detach,
     .refresh = chime_refresh,

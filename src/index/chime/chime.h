@@ -443,7 +443,7 @@ static inline struct chime_head *chime_other_head(const struct chime_shape *s,
 int chime_read_rest(struct op *op, struct chime_view *view, struct chime_held *h);
 
 /* ---- chime_view.c: what a session knows ------------------------------------------------------ */
-int chime_attach(struct op *op, const struct index_table *table, struct index_view **view);
+int chime_attach(struct op *op, struct index_view *view);
 void chime_detach(struct index_view *view);
 int chime_refresh(struct op *op, struct index_view *view);
 /* Local bytes of the cache. */

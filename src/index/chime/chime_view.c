@@ -36,14 +36,12 @@ static int read_top(struct op *op, struct chime_view *view)
     return FAR_OK;
 }
 
-int chime_attach(struct op *op, const struct index_table *table, struct index_view **out)
+int chime_attach(struct op *op, struct index_view *base)
 {
+    struct chime_view *view = chime_view(base);
+    const struct index_table *table = base->table;
     struct chime_root root;
     uint64_t version = 0;
-    struct chime_view *view = calloc(1, sizeof *view);
-    if (!view)
-        return err_fail(FAR_NO_MEMORY, "no memory for a view");
-    index_view_init(&view->base, table);
     view->root = table->desc.root;
     view->seed = table->desc.hash_seed;
     int rc = index_read_confirmed(op, &view->base, &root, sizeof root, &version);
@@ -57,12 +55,7 @@ int chime_attach(struct op *op, const struct index_table *table, struct index_vi
         rc = chime_hot_new(view->tuning[CHIME_TUNING_HOT] * 1024, &view->hot);
     if (rc == FAR_OK)
         rc = chime_refresh(op, &view->base);
-    if (rc != FAR_OK) {
-        chime_detach(&view->base);
-        return rc;
-    }
-    *out = &view->base;
-    return FAR_OK;
+    return rc;
 }
 
 void chime_detach(struct index_view *base)
@@ -71,7 +64,6 @@ void chime_detach(struct index_view *base)
     index_cache_free(view->cache);
     chime_hot_free(view->hot);
     free(view->made);
-    free(view);
 }
 
 int chime_refresh(struct op *op, struct index_view *base)

@@ -169,6 +169,7 @@ const struct index_ops race_index = {
     .varied = varied,
     .create = race_create,
     .discard = race_discard,
+    .view_bytes = sizeof(struct race_view),
     .attach = race_attach,
     .detach = race_detach,
     .refresh = refresh,

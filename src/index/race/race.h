@@ -144,7 +144,7 @@ static inline uint64_t race_place_offset(const struct race_key *key, unsigned pl
 
 /* ---- race_directory.c: hashing, the directory and its cache ---------------------------------- */
 void race_hash(const struct race_view *view, struct slice bytes, struct race_key *key);
-int race_attach(struct op *op, const struct index_table *table, struct index_view **view);
+int race_attach(struct op *op, struct index_view *view);
 void race_detach(struct index_view *view);
 /* Reads the directory again. */
 int race_refresh(struct op *op, struct race_view *view);

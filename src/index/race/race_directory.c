@@ -119,14 +119,12 @@ int race_refresh(struct op *op, struct race_view *view)
     return r.rc;
 }
 
-int race_attach(struct op *op, const struct index_table *table, struct index_view **out)
+int race_attach(struct op *op, struct index_view *base)
 {
+    struct race_view *view = race_view(base);
+    const struct index_table *table = base->table;
     struct race_root root;
     uint64_t version = 0;
-    struct race_view *view = calloc(1, sizeof *view);
-    if (!view)
-        return err_fail(FAR_NO_MEMORY, "no memory for a view");
-    index_view_init(&view->base, table);
     view->root = table->desc.root;
     int rc = index_read_confirmed(op, &view->base, &root, sizeof root, &version);
     if (rc == FAR_OK && !race_root_valid(&root))
@@ -143,12 +141,7 @@ int race_attach(struct op *op, const struct index_table *table, struct index_vie
             index_owns_open(&view->owns, RACE_SLOT, view->hot * 1024);
         rc = race_refresh(op, view);
     }
-    if (rc != FAR_OK) {
-        race_detach(&view->base);
-        return rc;
-    }
-    *out = &view->base;
-    return FAR_OK;
+    return rc;
 }
 
 void race_detach(struct index_view *base)
@@ -156,7 +149,6 @@ void race_detach(struct index_view *base)
     index_hints_close(&race_view(base)->hints);
     index_owns_close(&race_view(base)->owns);
     free(race_view(base)->entries);
-    free(base);
 }
 
 int race_read_forward(struct op *op, gaddr subtable, uint64_t *forward)

@@ -210,6 +210,7 @@ const struct index_ops rcuckoo_index = {
     .varied = varied,
     .create = rcuckoo_create,
     .discard = rcuckoo_discard,
+    .view_bytes = sizeof(struct rcuckoo_view),
     .attach = rcuckoo_attach,
     .detach = rcuckoo_detach,
     .refresh = rcuckoo_refresh,

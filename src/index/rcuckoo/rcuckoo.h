@@ -217,7 +217,7 @@ void rcuckoo_row_redo(const struct rcuckoo_shape *s, uint64_t id, uint64_t *row,
                       const uint64_t *item);
 
 /* ---- rcuckoo_table.c: what a session knows --------------------------------------------------- */
-int rcuckoo_attach(struct op *op, const struct index_table *table, struct index_view **view);
+int rcuckoo_attach(struct op *op, struct index_view *view);
 void rcuckoo_detach(struct index_view *view);
 int rcuckoo_refresh(struct op *op, struct index_view *view);
 

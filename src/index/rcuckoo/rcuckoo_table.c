@@ -22,14 +22,12 @@ static int judge_root(struct rcuckoo_view *view, const struct rcuckoo_root *root
     return FAR_OK;
 }
 
-int rcuckoo_attach(struct op *op, const struct index_table *table, struct index_view **out)
+int rcuckoo_attach(struct op *op, struct index_view *base)
 {
+    struct rcuckoo_view *view = rcuckoo_view(base);
+    const struct index_table *table = base->table;
     struct rcuckoo_root root;
     uint64_t version = 0;
-    struct rcuckoo_view *view = calloc(1, sizeof *view);
-    if (!view)
-        return err_fail(FAR_NO_MEMORY, "no memory for a view");
-    index_view_init(&view->base, table);
     view->root = table->desc.root;
     view->parts.table = table;
     view->parts.bytes = sizeof(struct rcuckoo_sub);
@@ -44,12 +42,7 @@ int rcuckoo_attach(struct op *op, const struct index_table *table, struct index_
         rc = index_parts_attach(op, &view->parts, root.directory);
     if (rc == FAR_OK)
         rc = rcuckoo_refresh(op, &view->base);
-    if (rc != FAR_OK) {
-        rcuckoo_detach(&view->base);
-        return rc;
-    }
-    *out = &view->base;
-    return FAR_OK;
+    return rc;
 }
 
 void rcuckoo_detach(struct index_view *base)
@@ -57,7 +50,6 @@ void rcuckoo_detach(struct index_view *base)
     struct rcuckoo_view *view = rcuckoo_view(base);
     index_parts_detach(&view->parts);
     free(view->cache);
-    free(view);
 }
 
 /* Nothing of what a session knows becomes invalid as long as the table is there (RCUCKOO-C12). */

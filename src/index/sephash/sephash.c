@@ -243,6 +243,7 @@ const struct index_ops sephash_index = {
     .varied = varied,
     .create = sephash_create,
     .discard = sephash_discard,
+    .view_bytes = sizeof(struct sephash_view),
     .attach = sephash_attach,
     .detach = sephash_detach,
     .refresh = sephash_refresh,

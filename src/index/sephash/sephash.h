@@ -151,7 +151,7 @@ void sephash_table_find(bool plain, const uint16_t *table, unsigned points, unsi
                         unsigned entries, unsigned fp, unsigned *from, unsigned *to);
 
 /* ---- sephash_view.c: what a session knows ---------------------------------------------------- */
-int sephash_attach(struct op *op, const struct index_table *table, struct index_view **view);
+int sephash_attach(struct op *op, struct index_view *view);
 void sephash_detach(struct index_view *view);
 int sephash_refresh(struct op *op, struct index_view *view);
 

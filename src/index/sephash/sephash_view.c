@@ -94,14 +94,12 @@ static int judge_root(struct sephash_view *view, const struct sephash_root *root
     return FAR_OK;
 }
 
-int sephash_attach(struct op *op, const struct index_table *table, struct index_view **out)
+int sephash_attach(struct op *op, struct index_view *base)
 {
+    struct sephash_view *view = sephash_view(base);
+    const struct index_table *table = base->table;
     struct sephash_root root;
     uint64_t version = 0;
-    struct sephash_view *view = calloc(1, sizeof *view);
-    if (!view)
-        return err_fail(FAR_NO_MEMORY, "no memory for a view");
-    index_view_init(&view->base, table);
     view->root = table->desc.root;
     int rc = index_read_confirmed(op, &view->base, &root, sizeof root, &version);
     if (rc == FAR_OK)
@@ -110,19 +108,13 @@ int sephash_attach(struct op *op, const struct index_table *table, struct index_
         rc = index_parts_attach(op, &view->parts, root.directory);
     if (rc == FAR_OK)
         rc = sephash_refresh(op, &view->base);
-    if (rc != FAR_OK) {
-        sephash_detach(&view->base);
-        return rc;
-    }
-    *out = &view->base;
-    return FAR_OK;
+    return rc;
 }
 
 void sephash_detach(struct index_view *base)
 {
     struct sephash_view *view = sephash_view(base);
     index_parts_detach(&view->parts);
-    free(view);
 }
 
 /* Nothing of what a session knows becomes invalid as long as the table is there (PARTS-1). */

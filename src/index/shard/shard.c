@@ -116,6 +116,7 @@ const struct index_ops shard_index = {
     .varied = varied,
     .create = shard_create,
     .discard = shard_discard,
+    .view_bytes = sizeof(struct shard_view),
     .attach = shard_attach,
     .detach = shard_detach,
     .refresh = refresh,

@@ -307,7 +307,7 @@ int shard_probe(struct op *op, struct slice key, const struct shard_matches *mat
 
 /* ---- shard_table.c: hashing, the root, growing ----------------------------------------------- */
 void shard_hash(const struct shard_view *view, struct slice bytes, struct shard_key *key);
-int shard_attach(struct op *op, const struct index_table *table, struct index_view **view);
+int shard_attach(struct op *op, struct index_view *view);
 void shard_detach(struct index_view *view);
 int shard_refresh(struct op *op, struct shard_view *view);
 /* Makes the arrays of a segment, empty. */

@@ -165,14 +165,12 @@ static bool root_valid(const struct shard_root *root, const struct pool *pool)
            root->level1 <= SHARD_LEVEL1 && root->level2 > 0 && root->level2 <= SHARD_LEVEL1 / 8;
 }
 
-int shard_attach(struct op *op, const struct index_table *table, struct index_view **out)
+int shard_attach(struct op *op, struct index_view *base)
 {
+    struct shard_view *view = shard_view(base);
+    const struct index_table *table = base->table;
     struct shard_root root;
     uint64_t version = 0;
-    struct shard_view *view = calloc(1, sizeof *view);
-    if (!view)
-        return err_fail(FAR_NO_MEMORY, "no memory for a view");
-    index_view_init(&view->base, table);
     view->root = table->desc.root;
     int rc = read_root(op, view, &root, &version);
     if (rc == FAR_OK && !root_valid(&root, table->pool))
@@ -194,12 +192,7 @@ int shard_attach(struct op *op, const struct index_table *table, struct index_vi
         view->sync_after = sync_after(view);
         view->since = view->assumed = (unsigned)op_random(op, view->sync_after);
     }
-    if (rc != FAR_OK) {
-        shard_detach(&view->base);
-        return rc;
-    }
-    *out = &view->base;
-    return FAR_OK;
+    return rc;
 }
 
 void shard_detach(struct index_view *base)
@@ -210,7 +203,6 @@ void shard_detach(struct index_view *base)
         pool_array_close(&view->segment[r].tops);
     }
     free(view->segment);
-    free(view);
 }
 
 /* ---- reporting ----------------------------------------------------------------------------- */
