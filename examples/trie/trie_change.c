@@ -118,13 +118,9 @@ static int grow(struct op *op, struct trie_view *view, struct work *w, bool *don
 /* The key has been looked for. */
 static int act(struct op *op, struct trie_view *view, struct work *w, bool *done)
 {
-    enum change_action action = index_change_action(&w->change, &w->found);
-    int rc = FAR_OK;
+    enum change_action action;
     w->now = w->found.slot;
-    if (action == CHANGE_ASK)
-        rc = index_change_ask(op, &view->base, &w->change, &w->found, near_node(w), &action);
-    if (rc == FAR_OK)
-        rc = index_change_judge(&w->change, &w->found, action);
+    int rc = index_change_resolve(op, &view->base, &w->change, &w->found, near_node(w), &action);
     if (rc != FAR_OK)
         return rc;
     bool taken = w->found.place < 0 && w->look.word != 0; /* by another key */

@@ -7,9 +7,7 @@
  *     for each attempt:
  *         index_change_write(op, &c);                       goes out with the look for the key
  *         rc = batch_flush(...); c.written = true;
- *         action = index_change_action(&c, &found);
- *         rc = action == CHANGE_ASK ? index_change_ask(op, view, &c, &found, node, &action) :
- *         FAR_OK; rc = index_change_judge(&c, &found, action);
+ *         rc = index_change_resolve(op, view, &c, &found, node, &action);
  *         index_change_write_first(op, &c);
  *         ... the CAS of the slot, to slot_make(..., &c.block, ...), or to nothing ...
  *         index_change_replaced(op, &found, swapped, rc);   if the key was there
@@ -77,6 +75,17 @@ static inline int index_change_judge(const struct index_change *c, const struct 
     if (action == CHANGE_NOTHING || (action == CHANGE_REMOVE && !present))
         return present ? FAR_EXISTS : FAR_NOT_FOUND;
     return c->block.at != 0 && c->last && !present ? FAR_POOL_FULL : FAR_OK; /* ALLOC-A7 */
+}
+/* All of that, once the key was looked for: what is to be done. */
+static inline int index_change_resolve(struct op *op, const struct index_view *view,
+                                       struct index_change *c, const struct index_found *found,
+                                       unsigned node, enum change_action *action)
+{
+    int rc = FAR_OK;
+    *action = index_change_action(c, found);
+    if (*action == CHANGE_ASK)
+        rc = index_change_ask(op, view, c, found, node, action);
+    return rc == FAR_OK ? index_change_judge(c, found, *action) : rc;
 }
 
 /* The CAS of the slot that was found has ended with op_decided(): retires the old block, or gives

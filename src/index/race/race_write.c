@@ -261,13 +261,10 @@ static int add(struct op *op, struct race_view *view, struct write *w, bool *aga
 /* The key has been looked for, and nothing is in the way. */
 static int act(struct op *op, struct race_view *view, struct write *w, bool *again)
 {
-    enum change_action action = index_change_action(&w->change, &w->found);
-    int rc = FAR_OK;
+    enum change_action action;
     w->now = w->found.place >= 0 ? w->found.slot : 0;
-    if (action == CHANGE_ASK)
-        rc = index_change_ask(op, &view->base, &w->change, &w->found, near_node(view, w), &action);
-    if (rc == FAR_OK)
-        rc = index_change_judge(&w->change, &w->found, action);
+    int rc =
+        index_change_resolve(op, &view->base, &w->change, &w->found, near_node(view, w), &action);
     if (rc != FAR_OK)
         return rc;
     return w->found.place >= 0 ? replace(op, w, again) : add(op, view, w, again);

@@ -140,13 +140,10 @@ static int start(struct op *op, struct sephash_view *view, struct write *w)
 /* Appends what the change is to do with the key, as it was found. */
 static int act(struct op *op, struct sephash_view *view, struct write *w, bool *again)
 {
-    enum change_action action =
-        w->blind ? CHANGE_STORE : index_change_action(&w->change, &w->found);
-    int rc = action == CHANGE_ASK ? index_change_ask(op, &view->base, &w->change, &w->found,
-                                                     near_node(view, w), &action)
-                                  : FAR_OK;
-    if (rc == FAR_OK && !w->blind)
-        rc = index_change_judge(&w->change, &w->found, action);
+    enum change_action action = CHANGE_STORE;
+    int rc = w->blind ? FAR_OK
+                      : index_change_resolve(op, &view->base, &w->change, &w->found,
+                                             near_node(view, w), &action);
     if (rc != FAR_OK)
         return rc;
     bool removes = action == CHANGE_REMOVE;

@@ -492,11 +492,8 @@ static int add(struct op *op, struct shard_view *view, struct write *w)
 static int act(struct op *op, struct shard_view *view, struct write *w)
 {
     enum change_action action = index_change_action(&w->change, &w->found);
-    int rc = FAR_OK;
-    if (action == CHANGE_ASK)
-        rc = index_change_ask(op, &view->base, &w->change, &w->found, near_node(view, w), &action);
-    if (rc == FAR_OK)
-        rc = index_change_judge(&w->change, &w->found, action);
+    unsigned node = action == CHANGE_ASK ? near_node(view, w) : 0;
+    int rc = index_change_resolve(op, &view->base, &w->change, &w->found, node, &action);
     if (rc != FAR_OK)
         return rc;
     return w->found.place >= 0 ? replace(op, view, w) : add(op, view, w);
