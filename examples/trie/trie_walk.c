@@ -29,14 +29,10 @@ struct part {
 };
 
 struct walk {
-    struct op *op;
+    struct index_walk base;
     struct trie_view *view;
-    struct index_report *report; /* NULL: no proofs are wanted */
-    struct marker *marker;       /* NULL: nothing is to be marked */
-    struct far_table_info info;
     uint64_t *images; /* a node for each level */
     struct part part; /* that is proved */
-    struct index_findings findings;
 };
 
 enum fault { UNREADABLE, MISPLACED, WRONG_CLASS };
@@ -45,8 +41,8 @@ enum fault { UNREADABLE, MISPLACED, WRONG_CLASS };
 static int read_node(struct walk *w, const struct part *part)
 {
     part->image[0] = 0;
-    batch_read(&w->op->batch, part->node, 0, part->image, w->view->bytes);
-    int rc = batch_flush(&w->op->batch);
+    batch_read(&w->base.op->batch, part->node, 0, part->image, w->view->bytes);
+    int rc = batch_flush(&w->base.op->batch);
     if (rc == FAR_BOUNDS || (rc == FAR_OK && part->image[0] != part->id))
         return err_fail(FAR_CORRUPT, "TRIE-W1: broken link: there is no node at %u:0x%llx",
                         gaddr_node(part->node), (unsigned long long)gaddr_offset(part->node));
@@ -71,7 +67,7 @@ static int each_block(void *arg, unsigned digit, const void *block)
     uint64_t word = part->image[1 + digit];
     struct trie_key key;
     if (!block) {
-        index_found(&w->findings, UNREADABLE, digit, word);
+        index_found(&w->base.findings, UNREADABLE, digit, word);
         return FAR_OK;
     }
     trie_hash(w->view, (struct slice){block_key(block), h->klen}, &key);
@@ -79,9 +75,9 @@ static int each_block(void *arg, unsigned digit, const void *block)
     unsigned size_class = size_class_for(block_bytes(h->klen, h->vlen));
     if (key.fingerprint != slot_fingerprint(TRIE_SLOT, word) ||
         (key.position ^ here) >> trie_shift(w->view, part->level) != 0)
-        index_found(&w->findings, MISPLACED, digit, word);
+        index_found(&w->base.findings, MISPLACED, digit, word);
     else if (size_class != pointer_class(word))
-        index_found(&w->findings, WRONG_CLASS, digit, word)->right =
+        index_found(&w->base.findings, WRONG_CLASS, digit, word)->right =
             pointer_with_class(word, size_class);
     return FAR_OK;
 }
@@ -91,10 +87,10 @@ static int look(void *arg, unsigned number)
 {
     struct walk *w = arg;
     int rc = number > 0 ? read_node(w, &w->part) : FAR_OK;
-    return rc == FAR_OK
-               ? index_walk_blocks(w->op, &(struct index_walk_blocks){TRIE_SLOT, w->view->words,
-                                                                      has_block, each_block, w})
-               : rc;
+    return rc == FAR_OK ? index_walk_blocks(w->base.op,
+                                            &(struct index_walk_blocks){TRIE_SLOT, w->view->words,
+                                                                        has_block, each_block, w})
+                        : rc;
 }
 
 /* ---- repairing ------------------------------------------------------------------------------- */
@@ -103,9 +99,9 @@ static int look(void *arg, unsigned number)
 static int correct(struct walk *w, gaddr node, uint64_t offset, uint64_t from, uint64_t to,
                    bool *done)
 {
-    unsigned n = op_cas(w->op, node, offset, from, to);
-    int rc = batch_flush(&w->op->batch);
-    *done = rc == FAR_OK && op_swapped(w->op, n);
+    unsigned n = op_cas(w->base.op, node, offset, from, to);
+    int rc = batch_flush(&w->base.op->batch);
+    *done = rc == FAR_OK && op_swapped(w->base.op, n);
     return rc;
 }
 
@@ -119,15 +115,16 @@ static int find_node(struct walk *w, uint64_t word, uint64_t id, uint64_t *right
     for (unsigned bit = 0; bit < 64; bit++) {
         uint64_t other = word;
         index_flip(&other, bit);
-        if (!trie_is_node(other) || !index_inside(w->op->pool, trie_node_at(other), w->view->bytes))
+        if (!trie_is_node(other) ||
+            !index_inside(w->base.op->pool, trie_node_at(other), w->view->bytes))
             continue;
         tried[count++] = other;
-        op_read(w->op, trie_node_at(other), 0);
-        batch_may_be_freed(&w->op->batch);
+        op_read(w->base.op, trie_node_at(other), 0);
+        batch_may_be_freed(&w->base.op->batch);
     }
-    int rc = batch_flush(&w->op->batch);
+    int rc = batch_flush(&w->base.op->batch);
     for (unsigned n = 0; n < count && rc == FAR_OK; n++)
-        if (op_result(w->op, n) == id) {
+        if (op_result(w->base.op, n) == id) {
             *right = tried[n];
             hits++;
         }
@@ -147,7 +144,8 @@ static int repair_word(struct walk *w, const struct index_finding *f, const char
         *how = to ? "  repaired: it leads to a node again"
                   : "  repaired: it was emptied; its key cannot be read any more"; /* TRIE-Q4 */
     } else if (f->fault == MISPLACED) {                                            /* TRIE-Q3 */
-        rc = index_walk_insert(w->op, &w->view->base, TRIE_SLOT, f->found, trie_change, &there);
+        rc =
+            index_walk_insert(w->base.op, &w->view->base, TRIE_SLOT, f->found, trie_change, &there);
         *how = "  repaired: the key is where it belongs";
     }
     if (rc == FAR_OK && there)
@@ -164,16 +162,16 @@ static int prove(struct walk *w)
         [MISPLACED] = "TRIE-W2: broken link: a key in a place where it is not looked for",
         [WRONG_CLASS] = "TRIE-W2: broken link: another size than that of the block",
     };
-    int rc = index_walk_prove(&w->findings, look, w);
-    for (unsigned i = 0; i < w->findings.count && rc == FAR_OK; i++) {
-        const struct index_finding *f = &w->findings.now[i];
+    int rc = index_walk_prove(&w->base.findings, look, w);
+    for (unsigned i = 0; i < w->base.findings.count && rc == FAR_OK; i++) {
+        const struct index_finding *f = &w->base.findings.now[i];
         const char *how = NULL;
-        index_walk_report(w->report, what[f->fault], w->part.node, trie_word_offset(f->place),
+        index_walk_report(w->base.report, what[f->fault], w->part.node, trie_word_offset(f->place),
                           f->found);
-        if (w->report->repair)
+        if (w->base.report->repair)
             rc = repair_word(w, f, &how);
         if (how)
-            index_repaired(w->report, &w->report->violations, how);
+            index_repaired(w->base.report, &w->base.report->violations, how);
     }
     return rc;
 }
@@ -185,8 +183,8 @@ static int repair_link(struct walk *w, const struct part *parent, unsigned digit
     bool done = false;
     uint64_t id = part->image[0], right = 0;
     int rc = FAR_OK;
-    index_violation(w->report, "%s", far_error_detail());
-    if (!w->report->repair)
+    index_violation(w->base.report, "%s", far_error_detail());
+    if (!w->base.report->repair)
         return FAR_OK;
     if (__builtin_popcountll(id ^ part->id) == 1) {
         rc = correct(w, part->node, 0, id, part->id, &done);
@@ -198,7 +196,8 @@ static int repair_link(struct walk *w, const struct part *parent, unsigned digit
                          &done);
     }
     if (done) {
-        index_repaired(w->report, &w->report->violations, "  repaired: the node is there again");
+        index_repaired(w->base.report, &w->base.report->violations,
+                       "  repaired: the node is there again");
         rc = read_node(w, part);
         *there = rc == FAR_OK;
     }
@@ -231,76 +230,65 @@ static int visit(struct walk *w, const struct part *parent, unsigned digit)
     if (part.level == view->levels)
         return err_fail(FAR_CORRUPT, "TRIE-W1: broken link: a path is longer than any can be");
     int rc = read_node(w, &part);
-    if (rc == FAR_CORRUPT && w->report) {
+    if (rc == FAR_CORRUPT && w->base.report) {
         rc = repair_link(w, parent, digit, &part, &there);
         if (!there)
             return rc;
     }
     if (rc != FAR_OK)
         return rc;
-    index_walk_object(&w->info, w->marker, part.node, view->size_class);
-    w->info.slots += view->words;
+    index_walk_object(&w->base.info, w->base.marker, part.node, view->size_class);
+    w->base.info.slots += view->words;
     for (unsigned i = 1; i <= view->words; i++)
         if (part.image[i] != 0 && !trie_is_node(part.image[i]))
-            index_walk_slot(&w->info, w->marker, part.image[i]);
+            index_walk_slot(&w->base.info, w->base.marker, part.image[i]);
     w->part = part;
-    if (w->report)
+    if (w->base.report)
         rc = prove(w);
     for (unsigned i = 0; i < view->words && rc == FAR_OK; i++) {
         if (trie_is_node(part.image[1 + i]))
             rc = visit(w, &part, i);
         if (rc == FAR_OK && part.level == 0)
-            rc = index_walk_progress(w->op, &view->base, i + 1, view->words);
+            rc = index_walk_progress(w->base.op, &view->base, i + 1, view->words);
     }
     return rc;
 }
 
-static int walk(struct walk *w)
+static int walk(struct index_walk *base)
 {
-    struct trie_view *view = w->view;
-    /* The images are not in buffers of the operation: repairs use those. */
-    struct fab_ep *ep = w->op->batch.ep;
-    size_t bytes = (size_t)view->levels * view->bytes;
-    w->images = ep->ops->buf_alloc(ep, bytes);
+    struct walk *w = (struct walk *)base;
+    struct trie_view *view = w->view = trie_view(base->view);
+    w->images = index_walk_image(base, (size_t)view->levels * view->bytes);
     if (!w->images)
-        return err_fail(FAR_NO_MEMORY, "no memory for walking a table");
-    index_walk_object(&w->info, w->marker, view->base.table->desc.root,
+        return FAR_NO_MEMORY;
+    index_walk_object(&base->info, base->marker, base->view->table->desc.root,
                       size_class_for(sizeof view->root));
-    int rc = w->report ? index_findings_make(&w->findings, view->words) : FAR_OK;
-    if (rc == FAR_OK)
-        rc = visit(w, NULL, 0);
-    index_findings_free(&w->findings);
-    ep->ops->buf_free(ep, w->images, bytes);
-    return rc;
+    int rc = base->report ? index_findings_make(&base->findings, view->words) : FAR_OK;
+    return rc == FAR_OK ? visit(w, NULL, 0) : rc;
 }
+
+static const struct index_walker walker = {sizeof(struct walk), walk};
 
 int trie_info(struct op *op, struct index_view *base, struct far_table_info *info)
 {
     struct trie_view *view = trie_view(base);
-    struct walk w = {.op = op, .view = view};
-    int rc = walk(&w);
-    if (rc != FAR_OK)
-        return rc;
-    w.info.client_cache_bytes =
-        sizeof *view + index_hints_bytes(&view->hints) + index_owns_bytes(&view->owns);
-    index_info_end(base,
-                   (const uint64_t[]){
-                       [TRIE_TUNING_LINES] = view->root.lines, [TRIE_TUNING_HOT] = view->root.hot},
-                   &w.info);
-    *info = w.info;
-    return FAR_OK;
+    const uint64_t tuning[] = {
+        [TRIE_TUNING_LINES] = view->root.lines, [TRIE_TUNING_HOT] = view->root.hot};
+    int rc = index_walk_info(&walker, op, base, tuning, info);
+    if (rc == FAR_OK)
+        info->client_cache_bytes =
+            sizeof *view + index_hints_bytes(&view->hints) + index_owns_bytes(&view->owns);
+    return rc;
 }
 
 int trie_check(struct op *op, struct index_view *base, struct index_report *report)
 {
-    struct walk w = {.op = op, .view = trie_view(base), .report = report};
-    return walk(&w);
+    return index_walk_check(&walker, op, base, report);
 }
 
 int trie_mark(struct op *op, struct index_view *base, struct marker *marker)
 {
-    struct walk w = {.op = op, .view = trie_view(base), .marker = marker};
-    int rc = walk(&w);
+    int rc = index_walk_mark(&walker, op, base, marker);
     if (rc != FAR_OK || !marker->sweeps)
         return rc;
     /* A repair may have emptied a word that led to nodes, and sessions may know them. */

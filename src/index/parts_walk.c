@@ -26,18 +26,19 @@ int index_parts_walk_split(struct index_parts_walk *w, const struct index_part *
 static int visit_anchor(struct index_parts_walk *w, const struct index_part *part)
 {
     const struct index_parts *parts = w->parts;
-    batch_read(&w->op->batch, part->anchor, 0, w->op->word, parts->anchor_bytes);
-    int rc = batch_flush(&w->op->batch);
+    batch_read(&w->base->op->batch, part->anchor, 0, w->base->op->word, parts->anchor_bytes);
+    int rc = batch_flush(&w->base->op->batch);
     if (rc == FAR_BOUNDS ||
-        (rc == FAR_OK && w->op->word[parts->id_at / 8] != index_part_id(parts, part)))
+        (rc == FAR_OK && w->base->op->word[parts->id_at / 8] != index_part_id(parts, part)))
         rc = index_damaged(parts->table, "an anchor");
     if (rc == FAR_OK) {
-        index_walk_object(w->info, w->marker, part->anchor, size_class_for(parts->anchor_bytes));
+        index_walk_object(&w->base->info, w->base->marker, part->anchor,
+                          size_class_for(parts->anchor_bytes));
         w->deepest = part->depth > w->deepest ? part->depth : w->deepest;
-        rc = w->visit(w->arg, part, w->op->word);
+        rc = w->visit(w->base, part, w->base->op->word);
     }
-    if (rc == FAR_CORRUPT && w->report) {
-        index_violation(w->report, "%s: broken link: %s (depth %u, suffix %llu)", w->anchors,
+    if (rc == FAR_CORRUPT && w->base->report) {
+        index_violation(w->base->report, "%s: broken link: %s (depth %u, suffix %llu)", w->anchors,
                         far_error_detail(), part->depth, (unsigned long long)part->suffix);
         return FAR_OK;
     }
@@ -57,7 +58,7 @@ static int visit_all(struct index_parts_walk *w, gaddr first, uint64_t suffix)
         if (w->waiting == before)
             w->done += 1ull << (most - part.depth);
         if (rc == FAR_OK)
-            rc = index_walk_progress(w->op, w->view, w->done, 1ull << most);
+            rc = index_walk_progress(w->base->op, w->base->view, w->done, 1ull << most);
     }
     return rc;
 }
@@ -69,17 +70,18 @@ static bool names_directory(const struct index_parts_walk *w, uint64_t word)
 {
     unsigned depth = index_deep_depth(word);
     return depth >= w->parts->start && depth <= INDEX_DIRECTORY_BITS_MAX &&
-           index_inside(w->op->pool, index_deep_at(word), 8ull << depth);
+           index_inside(w->base->op->pool, index_deep_at(word), 8ull << depth);
 }
 
 static int mark_directory(struct index_parts_walk *w, uint64_t word)
 {
     if (names_directory(w, word))
-        index_walk_object(w->info, w->marker, index_deep_at(word),
+        index_walk_object(&w->base->info, w->base->marker, index_deep_at(word),
                           index_directory_class(index_deep_depth(word)));
-    else if (w->report)
-        index_violation(w->report, "%s: broken link: the root names no directory", w->directory);
-    else if (w->marker)
+    else if (w->base->report)
+        index_violation(w->base->report, "%s: broken link: the root names no directory",
+                        w->directory);
+    else if (w->base->marker)
         return index_damaged(w->parts->table, "the root");
     return FAR_OK;
 }
@@ -89,15 +91,16 @@ static int report_entry(struct index_parts_walk *w, gaddr directory, uint64_t i,
                         const uint64_t *first)
 {
     unsigned start = w->parts->start;
-    index_violation(w->report, "%s: broken link: entry %llu of the directory", w->directory,
+    index_violation(w->base->report, "%s: broken link: entry %llu of the directory", w->directory,
                     (unsigned long long)i);
-    if (!w->report->repair)
+    if (!w->base->report->repair)
         return FAR_OK;
-    unsigned n =
-        op_cas(w->op, directory, 8 * i, entry, index_deep(first[index_suffix(i, start)], start));
-    int rc = batch_flush(&w->op->batch);
-    if (rc == FAR_OK && op_swapped(w->op, n))
-        index_repaired(w->report, &w->report->violations, "  repaired: it leads to a first anchor");
+    unsigned n = op_cas(w->base->op, directory, 8 * i, entry,
+                        index_deep(first[index_suffix(i, start)], start));
+    int rc = batch_flush(&w->base->op->batch);
+    if (rc == FAR_OK && op_swapped(w->base->op, n))
+        index_repaired(w->base->report, &w->base->report->violations,
+                       "  repaired: it leads to a first anchor");
     return rc;
 }
 
@@ -106,7 +109,7 @@ static bool names_anchor(const struct index_parts_walk *w, uint64_t entry)
 {
     unsigned depth = index_deep_depth(entry);
     return depth >= w->parts->start && depth <= w->parts->depth_max &&
-           index_inside(w->op->pool, index_deep_at(entry), w->parts->anchor_bytes);
+           index_inside(w->base->op->pool, index_deep_at(entry), w->parts->anchor_bytes);
 }
 
 /* The lowest index of those that lead to the part of this entry. It may hold another entry. */
@@ -121,7 +124,7 @@ static uint64_t lowest(const uint64_t *entries, uint64_t i)
 static uint64_t judge_entries(struct index_parts_walk *w, const uint64_t *entries, uint64_t from,
                               uint64_t end, bool *good, int *rc)
 {
-    struct op *op = w->op;
+    struct op *op = w->base->op;
     uint64_t i = from, seed = w->parts->table->desc.hash_seed;
     unsigned n = 0;
     for (; i < end && batch_room(&op->batch) > 0; i++)
@@ -146,7 +149,7 @@ static int check_entries(struct index_parts_walk *w, gaddr directory, const uint
                          uint64_t count, const uint64_t *first)
 {
     bool *good = malloc(count);
-    int rc = good ? FAR_OK : err_fail(FAR_NO_MEMORY, "no memory for walking a table");
+    int rc = good ? FAR_OK : index_walk_no_memory();
     for (uint64_t i = 0; i < count && rc == FAR_OK;) {
         uint64_t from = i;
         i = judge_entries(w, entries, from, count, good, &rc);
@@ -164,7 +167,7 @@ static int read_words(struct op *op, gaddr at, unsigned depth, uint64_t **words)
     uint64_t *in = op_buffer(op, BUF_BULK, 8ull << depth);
     *words = malloc(8ull << depth);
     if (!in || !*words)
-        return err_fail(FAR_NO_MEMORY, "no memory for walking a table");
+        return index_walk_no_memory();
     batch_read(&op->batch, at, 0, in, 8u << depth);
     int rc = batch_flush(&op->batch);
     if (rc == FAR_OK)
@@ -185,10 +188,11 @@ static int check_directory(struct index_parts_walk *w, uint64_t began, uint64_t 
      * split behind the walk: the next one looks at that. */
     if (depth > w->deepest) {
         if (word == began)
-            index_violation(w->report, "%s: broken link: the directory is too large", w->directory);
+            index_violation(w->base->report, "%s: broken link: the directory is too large",
+                            w->directory);
         return FAR_OK;
     }
-    int rc = read_words(w->op, index_deep_at(word), depth, &entries);
+    int rc = read_words(w->base->op, index_deep_at(word), depth, &entries);
     if (rc == FAR_OK)
         rc = check_entries(w, index_deep_at(word), entries, 1ull << depth, first);
     free(entries);
@@ -199,18 +203,19 @@ int index_parts_walk(struct index_parts_walk *w, uint64_t word)
 {
     const struct index_parts *parts = w->parts;
     uint64_t *first = NULL;
-    int rc = read_words(w->op, parts->first, parts->start, &first);
-    index_walk_object(w->info, w->marker, parts->first, index_directory_class(parts->start));
+    int rc = read_words(w->base->op, parts->first, parts->start, &first);
+    index_walk_object(&w->base->info, w->base->marker, parts->first,
+                      index_directory_class(parts->start));
     if (rc == FAR_OK)
         rc = mark_directory(w, word);
     for (uint64_t i = 0; rc == FAR_OK && i < 1ull << parts->start; i++)
         rc = visit_all(w, first[i], i);
     if (rc == FAR_OK &&
-        w->report) { /* a visit may have let the epoch go on: which one is it now? */
-        unsigned n = op_read(w->op, parts->table->desc.root, parts->word_at);
-        rc = batch_flush(&w->op->batch);
+        w->base->report) { /* a visit may have let the epoch go on: which one is it now? */
+        unsigned n = op_read(w->base->op, parts->table->desc.root, parts->word_at);
+        rc = batch_flush(&w->base->op->batch);
         if (rc == FAR_OK)
-            rc = check_directory(w, word, op_result(w->op, n), first);
+            rc = check_directory(w, word, op_result(w->base->op, n), first);
     }
     free(first);
     return rc == FAR_BOUNDS ? index_damaged(parts->table, "the root") : rc;

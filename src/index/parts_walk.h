@@ -15,18 +15,13 @@
 
 /* The caller sets all but the last ones. It is too large for a fiber's stack. */
 struct index_parts_walk {
-    struct op *op;
-    struct index_view *view;
+    struct index_walk *base;
     const struct index_parts *parts;
-    struct index_report *report; /* NULL: no proofs are wanted */
-    struct marker *marker;       /* NULL: nothing is to be marked */
-    struct far_table_info *info;
     const char *anchors, *directory; /* the index's tags for the two proofs */
     /* Visits a part. The image of its anchor is in op->word[]: it was found to have the right id,
      * and was marked. If the part was split, calls index_parts_walk_split(). FAR_CORRUPT: what the
      * anchor leads to is damaged. If proofs are wanted, that is reported, and the walk goes on. */
-    int (*visit)(void *arg, const struct index_part *part, const void *anchor);
-    void *arg;
+    int (*visit)(struct index_walk *base, const struct index_part *part, const void *anchor);
 
     struct index_part stack[INDEX_PART_DEPTH_MAX + 1]; /* to be visited */
     unsigned waiting;

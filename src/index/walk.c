@@ -13,13 +13,76 @@ int index_walk_progress(struct op *op, const struct index_view *view, uint64_t d
     return client_progress(op->client, what, done, total);
 }
 
+int index_walk_no_memory(void)
+{
+    return err_fail(FAR_NO_MEMORY, "no memory for walking a table");
+}
+
+static int run(const struct index_walker *walker, const struct index_walk *like,
+               struct far_table_info *info)
+{
+    struct index_walk *w = calloc(1, walker->bytes); /* too large for a fiber's stack */
+    if (!w)
+        return index_walk_no_memory();
+    *w = *like;
+    int rc = walker->walk(w);
+    if (rc == FAR_OK && info)
+        *info = w->info;
+    struct fab_ep *ep = w->op->batch.ep;
+    if (w->image)
+        ep->ops->buf_free(ep, w->image, w->image_bytes);
+    free(w->seen);
+    index_findings_free(&w->findings);
+    free(w);
+    return rc;
+}
+
+int index_walk_check(const struct index_walker *walker, struct op *op, struct index_view *view,
+                     struct index_report *report)
+{
+    return run(walker, &(struct index_walk){.op = op, .view = view, .report = report}, NULL);
+}
+
+int index_walk_mark(const struct index_walker *walker, struct op *op, struct index_view *view,
+                    struct marker *marker)
+{
+    return run(walker, &(struct index_walk){.op = op, .view = view, .marker = marker}, NULL);
+}
+
+int index_walk_info(const struct index_walker *walker, struct op *op, struct index_view *view,
+                    const uint64_t *tuning, struct far_table_info *info)
+{
+    int rc = run(walker, &(struct index_walk){.op = op, .view = view}, info);
+    if (rc == FAR_OK)
+        index_info_end(view, tuning, info);
+    return rc;
+}
+
+int index_walk_room(struct index_walk *w, unsigned keys, unsigned findings)
+{
+    free(w->seen);
+    w->seen = malloc(keys * sizeof *w->seen);
+    return w->seen ? index_findings_make(&w->findings, findings) : index_walk_no_memory();
+}
+
+void *index_walk_image(struct index_walk *w, size_t bytes)
+{
+    struct fab_ep *ep = w->op->batch.ep;
+    ASSERT(!w->image);
+    w->image = ep->ops->buf_alloc(ep, bytes);
+    w->image_bytes = bytes;
+    if (!w->image)
+        (void)index_walk_no_memory();
+    return w->image;
+}
+
 int index_findings_make(struct index_findings *f, unsigned room)
 {
     index_findings_free(f);
     f->now = malloc((room + 1ull) * sizeof *f->now); /* the last one is never counted */
     f->before = malloc((room + 1ull) * sizeof *f->before);
     f->room = room;
-    return f->now && f->before ? FAR_OK : err_fail(FAR_NO_MEMORY, "no memory for walking a table");
+    return f->now && f->before ? FAR_OK : index_walk_no_memory();
 }
 
 void index_findings_free(struct index_findings *f)
@@ -129,6 +192,47 @@ void index_walk_removed(struct index_report *report, const char *how)
     index_repaired(report, &report->violations, how);
 }
 
+static int handle(struct index_walk *w, const struct index_walk_faults *faults,
+                  const struct index_finding *f)
+{
+    const struct index_fault *fault = &faults->fault[f->fault];
+    bool unreadable = f->fault == faults->unreadable, done = false, mended = false;
+    uint64_t delta;
+    gaddr at = faults->word_at(w, f->place, &delta);
+    int rc = FAR_OK;
+    if (fault->no_slot)
+        index_violation(w->report, "%s at %u:0x%llx", fault->what, gaddr_node(at),
+                        (unsigned long long)(gaddr_offset(at) + delta));
+    else
+        index_walk_report(w->report, fault->what, at, delta, f->found);
+    if (!w->report->repair)
+        return FAR_OK;
+    if (unreadable)
+        rc = index_walk_mend(w->op, faults->format, f->found, w->report, &mended);
+    if (rc == FAR_OK && !mended)
+        rc = faults->repair(w, f, &done);
+    if (done && unreadable)
+        index_walk_removed(w->report, fault->repaired);
+    else if (done)
+        index_repaired(w->report, &w->report->violations, fault->repaired);
+    return rc;
+}
+
+int index_walk_handle(struct index_walk *w, const struct index_walk_faults *faults)
+{
+    int rc = FAR_OK;
+    for (unsigned i = 0; i < w->findings.count && rc == FAR_OK; i++)
+        rc = handle(w, faults, &w->findings.now[i]);
+    return rc;
+}
+
+int index_walk_part(struct index_walk *w, int (*look)(void *walk, unsigned number),
+                    const struct index_walk_faults *faults)
+{
+    int rc = index_walk_prove(&w->findings, look, w);
+    return rc == FAR_OK ? index_walk_handle(w, faults) : rc;
+}
+
 /* Adds pointers from *place on to what is read next, until it is full. One that leads out of the
  * pool is not read. */
 static int add_blocks(const struct op *op, const struct index_walk_blocks *w, unsigned *place,
@@ -194,6 +298,19 @@ void index_walk_match(struct index_walk_key *keys, unsigned count)
         bool same = i > 0 && keys[i].hash.lo == keys[i - 1].hash.lo &&
                     keys[i].hash.hi == keys[i - 1].hash.hi;
         keys[i].first = same ? keys[i - 1].first : keys[i].slot;
+    }
+}
+
+void index_walk_twice(struct index_walk *w, unsigned fault, const uint64_t *words)
+{
+    index_walk_match(w->seen, w->seen_count);
+    for (unsigned i = 0; i < w->seen_count; i++) {
+        const struct index_walk_key *key = &w->seen[i];
+        if (key->first == key->slot)
+            continue;
+        struct index_finding *f = index_found(&w->findings, fault, key->slot, words[key->slot]);
+        f->first = key->first;
+        f->first_found = words[key->first];
     }
 }
 

@@ -35,10 +35,61 @@ void index_findings_free(struct index_findings *f);
 struct index_finding *index_found(struct index_findings *f, unsigned fault, unsigned place,
                                   uint64_t found);
 
+/* A walk through a table. Those of indexes begin with this. */
+struct index_walk {
+    struct op *op;
+    struct index_view *view;
+    struct index_report *report;    /* NULL: no proofs are wanted */
+    struct marker *marker;          /* NULL: nothing is to be marked */
+    struct far_table_info info;     /* what was counted */
+    struct index_walk_key *seen;    /* the keys of a part, */
+    unsigned seen_count;            /* and how many there are */
+    struct index_findings findings; /* what is wrong with it */
+    void *image;                    /* NULL: none */
+    size_t image_bytes;
+};
+/* An index's walk: how large it is, and what it does. */
+struct index_walker {
+    size_t bytes;
+    int (*walk)(struct index_walk *walk);
+};
+int index_walk_check(const struct index_walker *walker, struct op *op, struct index_view *view,
+                     struct index_report *report);
+int index_walk_mark(const struct index_walker *walker, struct op *op, struct index_view *view,
+                    struct marker *marker);
+/* `tuning` is what the table was made with. */
+int index_walk_info(const struct index_walker *walker, struct op *op, struct index_view *view,
+                    const uint64_t *tuning, struct far_table_info *info);
+/* For walk(): room for the keys and the findings of a part. */
+int index_walk_room(struct index_walk *walk, unsigned keys, unsigned findings);
+/* For walk(): memory to read into, beside the operation's buffers, because repairs use those. NULL:
+ * there is none, as the error's detail says. */
+void *index_walk_image(struct index_walk *walk, size_t bytes);
+int index_walk_no_memory(void); /* FAR_NO_MEMORY */
+
 /* WALK-1: looks at a part until there is nothing wrong with it that was there at all looks, or
  * until there were enough looks. look() adds what it finds; `number`: how many looks there were
  * before. */
 int index_walk_prove(struct index_findings *f, int (*look)(void *arg, unsigned number), void *arg);
+
+/* What check() says of a fault, and of its repair. */
+struct index_fault {
+    const char *what, *repaired;
+    bool no_slot; /* the word is none */
+};
+/* How check() handles what is wrong with a part whose words are slots. */
+struct index_walk_faults {
+    struct slot_format format;
+    const struct index_fault *fault; /* by its number */
+    unsigned unreadable;             /* the fault of a slot that leads to no whole block */
+    gaddr (*word_at)(const struct index_walk *walk, unsigned place, uint64_t *delta);
+    int (*repair)(struct index_walk *walk, const struct index_finding *f, bool *done);
+};
+/* Reports what was found, and repairs it if that is wanted. */
+int index_walk_handle(struct index_walk *walk, const struct index_walk_faults *faults);
+/* Both: looks at a part, and handles what is wrong with it. */
+int index_walk_part(struct index_walk *walk, int (*look)(void *walk, unsigned number),
+                    const struct index_walk_faults *faults);
 
 /* How far the walk has come. FAR_STOPPED: it is to end. */
 int index_walk_progress(struct op *op, const struct index_view *view, uint64_t done,
@@ -100,6 +151,9 @@ struct index_walk_key index_walk_key(const struct index_view *view, const void *
 /* Sorts the keys of a part, and sets their `first`: where that is not the slot itself, the key is
  * there twice. */
 void index_walk_match(struct index_walk_key *keys, unsigned count);
+
+/* Adds a finding for each key that was seen twice. The words of the part are named by slots. */
+void index_walk_twice(struct index_walk *walk, unsigned fault, const uint64_t *words);
 
 /* Reports what is wrong with the slot at this address. */
 void index_walk_report(struct index_report *report, const char *what, gaddr at, uint64_t delta,

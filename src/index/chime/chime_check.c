@@ -28,8 +28,6 @@
 #include "index/chime/chime.h"
 #include "index/walk.h"
 
-#include <stdlib.h>
-
 #define FINDINGS_MAX  (4 * CHIME_SPAN_MAX)
 #define DAMAGED_MAX   64u /* damaged nodes of a level that the walk passes */
 #define RECOVERIES    4u
@@ -45,11 +43,8 @@ struct edge {
 };
 
 struct walk {
-    struct op *op;
+    struct index_walk base;
     struct chime_view *view;
-    struct index_report *report; /* NULL: no proofs are wanted */
-    struct marker *marker;       /* NULL: nothing is to be marked */
-    struct far_table_info info;
     struct chime_wait wait;
     unsigned level, attempts, damaged;
     bool ended;  /* the level has no more nodes, or they cannot be reached */
@@ -60,13 +55,10 @@ struct walk {
     struct edge done;      /* all of the level that is below was visited */
     struct edge low, high; /* of the node in `node`; `high` only if it has a sibling */
     uint64_t node[CHIME_HEAD_WORDS + CHIME_GROUP_WORDS * CHIME_GROUPS_MAX];
-    struct index_findings findings;
     enum chime_verdict verdict; /* of the last look at the node */
     unsigned harm;              /* its damaged groups, a bit each */
     bool free;                  /* nobody held its lock then */
     bool first;                 /* an entry has the node's own separator */
-    struct index_walk_key seen[CHIME_SPAN_MAX];
-    unsigned seen_count;
 };
 
 static gaddr sibling(struct walk *w)
@@ -88,7 +80,7 @@ static void copy_edge(struct edge *to, const struct edge *from)
 static int read_edge(struct walk *w, uint64_t k, uint64_t lng, struct edge *edge)
 {
     struct slice bytes = {NULL, 0};
-    int rc = lng != 0 ? chime_separator(w->op, w->view, lng, &bytes) : FAR_OK;
+    int rc = lng != 0 ? chime_separator(w->base.op, w->view, lng, &bytes) : FAR_OK;
     if (rc == FAR_OK && bytes.len > FAR_KEY_MAX)
         rc = chime_damaged(w->view, w->at);
     if (rc != FAR_OK)
@@ -141,7 +133,7 @@ static int read_item(struct walk *w, unsigned place, struct item *i)
     item_at(w, place, i);
     if (i->kind != CHIME_BLOCK)
         return FAR_OK;
-    int rc = index_walk_block(w->op, CHIME_SLOT, i->v, &image);
+    int rc = index_walk_block(w->base.op, CHIME_SLOT, i->v, &image);
     if (rc == FAR_OK)
         item_block(w, image, i);
     return rc;
@@ -155,9 +147,9 @@ static int mark_child(struct walk *w, unsigned place)
     int rc = read_item(w, place, &i);
     if (rc != FAR_OK || !i.whole)
         return rc == FAR_OK ? chime_damaged(w->view, w->at) : rc;
-    w->marker->mark(w->marker, i.child, chime_node_class(&w->view->shape));
+    w->base.marker->mark(w->base.marker, i.child, chime_node_class(&w->view->shape));
     if (i.kind == CHIME_BLOCK)
-        w->marker->mark(w->marker, pointer_gaddr(i.v), pointer_class(i.v));
+        w->base.marker->mark(w->base.marker, pointer_gaddr(i.v), pointer_class(i.v));
     return FAR_OK;
 }
 
@@ -166,15 +158,15 @@ static int mark_child(struct walk *w, unsigned place)
 static int count_entry(struct walk *w, unsigned place, bool fresh)
 {
     struct item i;
-    if (!w->marker && !fresh) {
+    if (!w->base.marker && !fresh) {
         int rc = read_item(w, place, &i);
         if (rc != FAR_OK || !chime_reaches(&i.bound, &w->done.bound))
             return rc;
     }
     if (chime_kind_at(w->node, place) == CHIME_BLOCK)
-        index_walk_slot(&w->info, w->marker, chime_entry(w->node, place)[1]);
+        index_walk_slot(&w->base.info, w->base.marker, chime_entry(w->node, place)[1]);
     else
-        w->info.keys++;
+        w->base.info.keys++;
     return FAR_OK;
 }
 
@@ -183,22 +175,22 @@ static int count_entry(struct walk *w, unsigned place, bool fresh)
 static int count_damaged(struct walk *w, unsigned group, bool fresh)
 {
     if (w->level == 0 && fresh)
-        w->info.damaged += CHIME_GROUP;
-    if (!w->marker)
+        w->base.info.damaged += CHIME_GROUP;
+    if (!w->base.marker)
         return FAR_OK;
-    w->marker->damaged = true;
+    w->base.marker->damaged = true;
     for (unsigned p = CHIME_GROUP * group; p < CHIME_GROUP * (group + 1); p++) {
         uint64_t v = chime_entry(w->node, p)[1];
         gaddr child = pointer_gaddr(v);
         const void *block = NULL;
-        int rc = w->level > 0 ? index_walk_block(w->op, CHIME_SLOT, v, &block) : FAR_OK;
+        int rc = w->level > 0 ? index_walk_block(w->base.op, CHIME_SLOT, v, &block) : FAR_OK;
         if (rc != FAR_OK)
             return rc;
-        w->marker->mark(w->marker, pointer_gaddr(v), pointer_class(v));
+        w->base.marker->mark(w->base.marker, pointer_gaddr(v), pointer_class(v));
         if (block && ((const struct block_head *)block)->vlen == sizeof child)
             memcpy(&child, block_value(block), sizeof child);
         if (w->level > 0)
-            w->marker->mark(w->marker, child, chime_node_class(&w->view->shape));
+            w->base.marker->mark(w->base.marker, child, chime_node_class(&w->view->shape));
     }
     return FAR_OK;
 }
@@ -209,12 +201,12 @@ static int count_node(struct walk *w)
     uint64_t lng = chime_head(w->node)->low.lng;
     bool fresh = chime_reaches(&w->low.bound, &w->done.bound);
     int rc = FAR_OK;
-    if (w->marker || fresh)
-        index_walk_object(&w->info, w->marker, w->at, chime_node_class(s));
-    if (lng != 0 && (w->marker || fresh))
-        index_walk_object(&w->info, w->marker, pointer_gaddr(lng), pointer_class(lng));
+    if (w->base.marker || fresh)
+        index_walk_object(&w->base.info, w->base.marker, w->at, chime_node_class(s));
+    if (lng != 0 && (w->base.marker || fresh))
+        index_walk_object(&w->base.info, w->base.marker, pointer_gaddr(lng), pointer_class(lng));
     if (w->level == 0 && fresh)
-        w->info.slots += s->span;
+        w->base.info.slots += s->span;
     for (unsigned left = w->harm; left && rc == FAR_OK; left &= left - 1)
         rc = count_damaged(w, (unsigned)__builtin_ctz(left), fresh);
     for (unsigned p = 0; p < s->span && rc == FAR_OK; p++) {
@@ -222,7 +214,7 @@ static int count_node(struct walk *w)
             continue;
         if (w->level == 0)
             rc = count_entry(w, p, fresh);
-        else if (w->marker)
+        else if (w->base.marker)
             rc = mark_child(w, p);
     }
     return rc;
@@ -233,7 +225,7 @@ static int count_node(struct walk *w)
 /* An entry's key belongs to the finding: values may be alike. */
 static struct index_finding *found(struct walk *w, enum fault fault, unsigned place, uint64_t word)
 {
-    struct index_finding *f = index_found(&w->findings, fault, place, word);
+    struct index_finding *f = index_found(&w->base.findings, fault, place, word);
     if (place < w->view->shape.span)
         f->right = chime_entry(w->node, place)[0];
     return f;
@@ -253,11 +245,11 @@ static void check_key(struct walk *w, unsigned place, const struct item *i)
 /* CHIME-W7 of an entry that could be read. */
 static int check_child(struct walk *w, unsigned place, const struct item *i)
 {
-    struct chime_head *head = op_buffer(w->op, BUF_INDEX, sizeof *head);
+    struct chime_head *head = op_buffer(w->base.op, BUF_INDEX, sizeof *head);
     if (!head)
         return FAR_NO_MEMORY;
-    batch_read(&w->op->batch, i->child, 0, head, sizeof *head);
-    int rc = batch_flush(&w->op->batch);
+    batch_read(&w->base.op->batch, i->child, 0, head, sizeof *head);
+    int rc = batch_flush(&w->base.op->batch);
     if (rc != FAR_OK && rc != FAR_BOUNDS)
         return rc;
     if (rc == FAR_BOUNDS || head->sum != chime_head_sum(w->view, i->child, head) ||
@@ -283,7 +275,7 @@ static int check_entry(void *arg, unsigned place, const void *block)
         (sibling(w) != 0 && chime_reaches(&i.bound, &w->high.bound)))
         found(w, OUTSIDE, place, i.v);
     struct slice unique = w->level == 0 ? i.bound.bytes : (struct slice){&i.child, sizeof i.child};
-    w->seen[w->seen_count++] = (struct index_walk_key){
+    w->base.seen[w->base.seen_count++] = (struct index_walk_key){
         .hash = hash_key(unique.data, unique.len, w->view->seed), .slot = place, .order = place};
     w->first |= chime_reaches(&i.bound, &w->low.bound) && chime_reaches(&w->low.bound, &i.bound);
     if (w->level > 0)
@@ -302,20 +294,20 @@ static bool has_block(void *arg, unsigned place, uint64_t *pointer)
 static int check_entries(struct walk *w)
 {
     unsigned span = w->view->shape.span;
-    w->seen_count = 0;
+    w->base.seen_count = 0;
     w->first = false;
     int rc = index_walk_blocks(
-        w->op, &(struct index_walk_blocks){CHIME_SLOT, span, has_block, check_entry, w});
+        w->base.op, &(struct index_walk_blocks){CHIME_SLOT, span, has_block, check_entry, w});
     for (unsigned p = 0; p < span && rc == FAR_OK; p++)
         if (chime_kind_at(w->node, p) != CHIME_EMPTY && chime_kind_at(w->node, p) != CHIME_BLOCK)
             rc = check_entry(w, p, NULL);
     if (w->level > 0 && !w->first)
         found(w, NO_FIRST, span, chime_head(w->node)->low.k);
-    index_walk_match(w->seen, w->seen_count);
-    for (unsigned i = 0; i < w->seen_count && w->free; i++)
-        if (w->seen[i].first != w->seen[i].slot)
-            found(w, TWICE, w->seen[i].slot, chime_entry(w->node, w->seen[i].slot)[1])->first =
-                w->seen[i].first;
+    index_walk_match(w->base.seen, w->base.seen_count);
+    for (unsigned i = 0; i < w->base.seen_count && w->free; i++)
+        if (w->base.seen[i].first != w->base.seen[i].slot)
+            found(w, TWICE, w->base.seen[i].slot, chime_entry(w->node, w->base.seen[i].slot)[1])
+                ->first = w->base.seen[i].first;
     return rc;
 }
 
@@ -323,11 +315,11 @@ static int check_node(struct walk *w)
 {
     const struct chime_head *head = chime_head(w->node);
     const struct chime_shape *s = &w->view->shape;
-    unsigned n = op_read(w->op, w->at, offsetof(struct chime_head, lock));
-    int rc = batch_flush(&w->op->batch);
+    unsigned n = op_read(w->base.op, w->at, offsetof(struct chime_head, lock));
+    int rc = batch_flush(&w->base.op->batch);
     if (rc != FAR_OK)
         return rc;
-    w->free = head->lock == 0 && op_result(w->op, n) == 0;
+    w->free = head->lock == 0 && op_result(w->base.op, n) == 0;
     if (w->free && head->state != 0)
         found(w, STATEFUL, s->span, head->state);
     if (w->free && head->vacancy != chime_vacancy(s, w->node))
@@ -343,18 +335,18 @@ static int repair_vacancy(struct walk *w, bool *done)
     struct chime_held h;
     struct chime_staging staging;
     enum chime_verdict verdict = CHIME_GOOD;
-    int rc = chime_hold(w->op, w->view, w->at, w->level, 0, &w->wait, &h, &verdict);
+    int rc = chime_hold(w->base.op, w->view, w->at, w->level, 0, &w->wait, &h, &verdict);
     if (rc != FAR_OK || h.at == 0)
         return rc == FAR_CORRUPT ? FAR_OK : rc; /* for the next walk */
-    rc = chime_staging_start(w->op, &staging);
+    rc = chime_staging_start(w->base.op, &staging);
     if (rc != FAR_OK) {
-        (void)chime_release(w->op, h.at);
+        (void)chime_release(w->base.op, h.at);
         return rc;
     }
-    chime_staging_word(w->op, &staging, h.at, offsetof(struct chime_head, vacancy),
+    chime_staging_word(w->base.op, &staging, h.at, offsetof(struct chime_head, vacancy),
                        chime_vacancy(&w->view->shape, h.node));
-    chime_unlock(w->op, h.at);
-    rc = chime_finish(w->op);
+    chime_unlock(w->base.op, h.at);
+    rc = chime_finish(w->base.op);
     *done = rc == FAR_OK;
     return rc;
 }
@@ -366,24 +358,24 @@ static int remove_entry(struct walk *w, const struct index_finding *f, bool *don
     struct chime_held h;
     struct chime_staging staging;
     enum chime_verdict verdict = CHIME_GOOD;
-    int rc = chime_hold(w->op, w->view, w->at, w->level, 0, &w->wait, &h, &verdict);
+    int rc = chime_hold(w->base.op, w->view, w->at, w->level, 0, &w->wait, &h, &verdict);
     if (rc != FAR_OK || h.at == 0)
         return rc == FAR_CORRUPT ? FAR_OK : rc; /* for the next walk */
     uint64_t *words = chime_group(h.node, group), *entry = chime_entry(h.node, f->place);
     bool same = chime_kind_at(h.node, f->place) == CHIME_BLOCK && entry[0] == f->right &&
                 entry[1] == f->found;
-    rc = chime_staging_start(w->op, &staging);
+    rc = chime_staging_start(w->base.op, &staging);
     if (rc != FAR_OK || !same) {
-        int released = chime_release(w->op, h.at);
+        int released = chime_release(w->base.op, h.at);
         return rc == FAR_OK ? released : rc;
     }
     words[0] = chime_with_kind(words[0], f->place % CHIME_GROUP, CHIME_EMPTY);
     chime_group_seal(chime_name_seal(w->view, &h.name), group, words);
-    chime_staging_word(w->op, &staging, h.at, chime_group_at(group), words[0]);
-    chime_staging_word(w->op, &staging, h.at, offsetof(struct chime_head, vacancy),
+    chime_staging_word(w->base.op, &staging, h.at, chime_group_at(group), words[0]);
+    chime_staging_word(w->base.op, &staging, h.at, offsetof(struct chime_head, vacancy),
                        chime_vacancy(&w->view->shape, h.node));
-    chime_unlock(w->op, h.at);
-    rc = chime_finish(w->op);
+    chime_unlock(w->base.op, h.at);
+    rc = chime_finish(w->base.op);
     *done = rc == FAR_OK;
     return rc;
 }
@@ -393,18 +385,18 @@ static int remove_entry(struct walk *w, const struct index_finding *f, bool *don
 static int repair_block(struct walk *w, const struct index_finding *f)
 {
     bool mended = false, removed = false;
-    int rc = index_walk_mend(w->op, CHIME_SLOT, f->found, w->report, &mended);
+    int rc = index_walk_mend(w->base.op, CHIME_SLOT, f->found, w->base.report, &mended);
     if (rc == FAR_OK && !mended && w->level == 0)
         rc = remove_entry(w, f, &removed);
     if (removed)
-        index_walk_removed(w->report,
+        index_walk_removed(w->base.report,
                            "  repaired: the entry was removed; its key cannot be read any more");
     return rc;
 }
 
 static void report_node(struct walk *w, const char *what)
 {
-    index_violation(w->report, "%s: node %u:0x%llx of level %u", what, gaddr_node(w->at),
+    index_violation(w->base.report, "%s: node %u:0x%llx of level %u", what, gaddr_node(w->at),
                     (unsigned long long)gaddr_offset(w->at), w->level);
 }
 
@@ -421,21 +413,22 @@ static int report_findings(struct walk *w)
         [UNREADABLE] = "CHIME-W9: an entry without a whole block",
     };
     int rc = FAR_OK;
-    for (unsigned i = 0; i < w->findings.count && rc == FAR_OK; i++) {
-        const struct index_finding *f = &w->findings.now[i];
+    for (unsigned i = 0; i < w->base.findings.count && rc == FAR_OK; i++) {
+        const struct index_finding *f = &w->base.findings.now[i];
         bool done = false;
         if (f->place < w->view->shape.span)
-            index_violation(w->report, "%s: entry %u of node %u:0x%llx of level %u", text[f->fault],
-                            f->place, gaddr_node(w->at), (unsigned long long)gaddr_offset(w->at),
-                            w->level);
+            index_violation(w->base.report, "%s: entry %u of node %u:0x%llx of level %u",
+                            text[f->fault], f->place, gaddr_node(w->at),
+                            (unsigned long long)gaddr_offset(w->at), w->level);
         else
             report_node(w, text[f->fault]);
-        if (f->fault == VACANCY && w->report->repair)
+        if (f->fault == VACANCY && w->base.report->repair)
             rc = repair_vacancy(w, &done);
-        if (f->fault == UNREADABLE && w->report->repair)
+        if (f->fault == UNREADABLE && w->base.report->repair)
             rc = repair_block(w, f);
         if (done)
-            index_repaired(w->report, &w->report->violations, "  repaired: written again");
+            index_repaired(w->base.report, &w->base.report->violations,
+                           "  repaired: written again");
     }
     return rc;
 }
@@ -447,43 +440,45 @@ static int recover(struct walk *w, uint64_t owner)
     uint64_t lock = owner;
     int rc = FAR_OK;
     for (unsigned i = 0; i < RECOVERIES && rc == FAR_OK && lock == owner; i++) {
-        rc = chime_recover(w->op, w->view, w->at, owner, &w->wait);
+        rc = chime_recover(w->base.op, w->view, w->at, owner, &w->wait);
         if (rc != FAR_OK)
             break;
-        unsigned n = op_read(w->op, w->at, offsetof(struct chime_head, lock));
-        rc = batch_flush(&w->op->batch);
-        lock = rc == FAR_OK ? op_result(w->op, n) : owner;
+        unsigned n = op_read(w->base.op, w->at, offsetof(struct chime_head, lock));
+        rc = batch_flush(&w->base.op->batch);
+        lock = rc == FAR_OK ? op_result(w->base.op, n) : owner;
     }
     if (lock != owner)
-        index_repaired(w->report, &w->report->stranded, "  repaired: recovered and released");
+        index_repaired(w->base.report, &w->base.report->stranded,
+                       "  repaired: recovered and released");
     return rc == FAR_CORRUPT ? FAR_OK : rc; /* reading the node finds the damage */
 }
 
 /* CHIME-W8. */
 static int check_lock(struct walk *w)
 {
-    struct chime_head *head = op_buffer(w->op, BUF_INDEX, sizeof *head);
+    struct chime_head *head = op_buffer(w->base.op, BUF_INDEX, sizeof *head);
     bool alive = true;
     if (!head)
         return FAR_NO_MEMORY;
-    batch_read(&w->op->batch, w->at, 0, head, sizeof *head);
-    int rc = batch_flush(&w->op->batch);
+    batch_read(&w->base.op->batch, w->at, 0, head, sizeof *head);
+    int rc = batch_flush(&w->base.op->batch);
     if (rc != FAR_OK)
         return rc == FAR_BOUNDS ? FAR_OK : rc; /* reading the node finds the damage */
     uint64_t owner = head->lock;
     if (head->sum != chime_head_sum(w->view, w->at, head) || owner == 0 || owner & CHIME_DEAD)
         return FAR_OK;
-    rc = client_owner_alive(w->op, owner, &alive);
+    rc = client_owner_alive(w->base.op, owner, &alive);
     if (rc != FAR_OK || alive)
         return rc;
-    unsigned n = op_read(w->op, w->at, offsetof(struct chime_head, lock));
-    rc = batch_flush(&w->op->batch);
-    if (rc != FAR_OK || op_result(w->op, n) != owner) /* it was released before its holder left */
+    unsigned n = op_read(w->base.op, w->at, offsetof(struct chime_head, lock));
+    rc = batch_flush(&w->base.op->batch);
+    if (rc != FAR_OK ||
+        op_result(w->base.op, n) != owner) /* it was released before its holder left */
         return rc;
-    index_stranded(w->report,
+    index_stranded(w->base.report,
                    "CHIME-W8: stranded lock: the session in slot %u holds node %u:0x%llx",
                    owner_slot(owner), gaddr_node(w->at), (unsigned long long)gaddr_offset(w->at));
-    return w->report->repair ? recover(w, owner) : FAR_OK;
+    return w->base.report->repair ? recover(w, owner) : FAR_OK;
 }
 
 /* ---- visiting a node ------------------------------------------------------------------------- */
@@ -492,12 +487,12 @@ static int read_node(struct walk *w, enum chime_verdict *verdict)
 {
     const struct chime_head *head = chime_head(w->node);
     uint32_t bytes = w->view->shape.bytes;
-    uint64_t *image = op_buffer(w->op, BUF_INDEX, bytes);
+    uint64_t *image = op_buffer(w->base.op, BUF_INDEX, bytes);
     if (!image)
         return FAR_NO_MEMORY;
     memset(image, 0, bytes);
-    int rc =
-        chime_read_past(w->op, w->view, w->at, w->level, false, image, &w->wait, verdict, &w->harm);
+    int rc = chime_read_past(w->base.op, w->view, w->at, w->level, false, image, &w->wait, verdict,
+                             &w->harm);
     memcpy(w->node, image, bytes);
     if (rc != FAR_OK || *verdict != CHIME_GOOD)
         return rc;
@@ -512,7 +507,7 @@ static int look(void *arg, unsigned number)
     struct walk *w = arg;
     int rc = FAR_OK;
     if (number > 0) {
-        batch_pause(&w->op->batch, LOOK_PAUSE_NS);
+        batch_pause(&w->base.op->batch, LOOK_PAUSE_NS);
         rc = read_node(w, &w->verdict);
     }
     return rc == FAR_OK && w->verdict == CHIME_GOOD && w->harm == 0 ? check_node(w) : rc;
@@ -521,7 +516,7 @@ static int look(void *arg, unsigned number)
 static int prove(struct walk *w, enum chime_verdict *verdict)
 {
     w->verdict = *verdict;
-    int rc = index_walk_prove(&w->findings, look, w);
+    int rc = index_walk_prove(&w->base.findings, look, w);
     *verdict = w->verdict;
     return rc == FAR_OK ? report_findings(w) : rc;
 }
@@ -542,10 +537,10 @@ static int mend(struct walk *w, enum chime_verdict *verdict)
 {
     bool done = false;
     report_node(w, "CHIME-W2: damaged groups");
-    if (!w->report->repair)
+    if (!w->base.report->repair)
         return FAR_OK;
-    int rc = chime_salvage(w->op, w->view, w->at, w->level, &w->low.bound,
-                           sibling(w) != 0 ? &w->high.bound : NULL, w->report, &done);
+    int rc = chime_salvage(w->base.op, w->view, w->at, w->level, &w->low.bound,
+                           sibling(w) != 0 ? &w->high.bound : NULL, w->base.report, &done);
     if (rc == FAR_OK && done)
         rc = read_node(w, verdict);
     return rc == FAR_OK && done && *verdict == CHIME_GOOD ? prove(w, verdict) : rc;
@@ -553,16 +548,16 @@ static int mend(struct walk *w, enum chime_verdict *verdict)
 
 static int visit(struct walk *w, enum chime_verdict *verdict)
 {
-    int rc = w->report ? check_lock(w) : FAR_OK;
+    int rc = w->base.report ? check_lock(w) : FAR_OK;
     if (rc == FAR_OK)
         rc = read_node(w, verdict);
     if (rc != FAR_OK || *verdict != CHIME_GOOD)
         return rc;
-    if (in_order(w) && w->report && w->harm != 0)
+    if (in_order(w) && w->base.report && w->harm != 0)
         return mend(w, verdict);
     if (in_order(w))
-        return w->report ? prove(w, verdict) : count_node(w);
-    if (!w->report)
+        return w->base.report ? prove(w, verdict) : count_node(w);
+    if (!w->base.report)
         return chime_damaged(w->view, w->at);
     report_node(w, "CHIME-W3: separators out of order");
     w->ended = true;
@@ -591,9 +586,9 @@ static int mend_separator(struct walk *w, bool *mended)
     for (unsigned i = 0; i < 2 && rc == FAR_OK && !*mended; i++) {
         const void *block = NULL;
         if (lng[i] != 0)
-            rc = index_walk_block(w->op, CHIME_SLOT, lng[i], &block);
+            rc = index_walk_block(w->base.op, CHIME_SLOT, lng[i], &block);
         if (lng[i] != 0 && rc == FAR_OK && !block)
-            rc = index_walk_mend(w->op, CHIME_SLOT, lng[i], w->report, mended);
+            rc = index_walk_mend(w->base.op, CHIME_SLOT, lng[i], w->base.report, mended);
     }
     return rc;
 }
@@ -601,9 +596,9 @@ static int mend_separator(struct walk *w, bool *mended)
 /* CHIME-W1, or CHIME-W2 of all groups. */
 static int mend_head(struct walk *w, bool *mended)
 {
-    int rc = chime_mend_head(w->op, w->view, w->at, w->level, mended);
+    int rc = chime_mend_head(w->base.op, w->view, w->at, w->level, mended);
     if (*mended)
-        index_repaired(w->report, &w->report->violations,
+        index_repaired(w->base.report, &w->base.report->violations,
                        "  repaired: one flipped bit of the head was corrected");
     return rc == FAR_CORRUPT ? FAR_OK : rc;
 }
@@ -625,7 +620,7 @@ static int pass_damage(struct walk *w)
         separator = true;
     if (separator)
         report_node(w, "CHIME-W9: a separator without a whole block");
-    if (w->report->repair)
+    if (w->base.report->repair)
         rc = separator ? mend_separator(w, &mended) : mend_head(w, &mended);
     if (rc != FAR_OK || mended)
         return rc;
@@ -641,9 +636,10 @@ static int find(struct walk *w)
     w->linked = false;
     while (index_attempt(&w->attempts)) {
         struct chime_spot spot = {.lost = true};
-        int rc = chime_rest(w->op, w->view, &w->wait, &w->attempts);
+        int rc = chime_rest(w->base.op, w->view, &w->wait, &w->attempts);
         if (rc == FAR_OK)
-            rc = chime_descend(w->op, w->view, &w->done.bound, w->level, true, &w->wait, &spot);
+            rc =
+                chime_descend(w->base.op, w->view, &w->done.bound, w->level, true, &w->wait, &spot);
         w->at = spot.name.at;
         w->from = spot.parent;
         if (rc != FAR_OK || !spot.lost)
@@ -656,12 +652,12 @@ static int find(struct walk *w)
  * lead to it again. */
 static int find_again(struct walk *w, bool gone)
 {
-    int rc = gone ? chime_settle(w->op, w->view, w->from, &w->wait) : FAR_OK;
+    int rc = gone ? chime_settle(w->base.op, w->view, w->from, &w->wait) : FAR_OK;
     if (rc == FAR_OK)
         rc = find(w);
-    if (rc != FAR_CORRUPT || !w->report)
+    if (rc != FAR_CORRUPT || !w->base.report)
         return rc;
-    index_violation(w->report, "CHIME-W7: damage above hides nodes of level %u", w->level);
+    index_violation(w->base.report, "CHIME-W7: damage above hides nodes of level %u", w->level);
     w->ended = true;
     return FAR_OK;
 }
@@ -683,7 +679,7 @@ static int step(struct walk *w)
     const uint64_t all = 1ull << 32; /* as if keys were spread evenly */
     enum chime_verdict verdict = CHIME_GOOD;
     int rc = visit(w, &verdict);
-    if (rc == FAR_CORRUPT && w->report) {
+    if (rc == FAR_CORRUPT && w->base.report) {
         return pass_damage(w);
     }
     if (rc != FAR_OK || w->ended)
@@ -692,16 +688,21 @@ static int step(struct walk *w)
         return find_again(w, verdict == CHIME_GONE);
     advance(w);
     uint64_t done = w->level > 0 || w->ended ? all : w->done.bound.k >> 32;
-    return index_walk_progress(w->op, &w->view->base, done, all);
+    return index_walk_progress(w->base.op, &w->view->base, done, all);
 }
 
 /* The tree may grow meanwhile, so the root is read for each level. */
-static int walk(struct walk *w)
+static int walk(struct index_walk *base)
 {
-    index_walk_object(&w->info, w->marker, w->view->root,
+    struct walk *w = (struct walk *)base;
+    int rc = base->report ? index_walk_room(base, CHIME_SPAN_MAX, FINDINGS_MAX) : FAR_OK;
+    if (rc != FAR_OK)
+        return rc;
+    w->view = chime_view(base->view);
+    index_walk_object(&w->base.info, w->base.marker, w->view->root,
                       size_class_for(sizeof(struct chime_root)));
     for (unsigned level = 0; level < CHIME_LEVELS; level++) {
-        int rc = chime_forget(w->op, w->view, 0);
+        rc = chime_forget(w->base.op, w->view, 0);
         if (rc != FAR_OK || level > chime_top_level(w->view->top))
             return rc;
         w->level = level;
@@ -717,52 +718,25 @@ static int walk(struct walk *w)
     return FAR_OK;
 }
 
-/* Walks the table. The caller frees what this returns; NULL: there is no memory. */
-static struct walk *run(struct op *op, struct index_view *base, struct index_report *report,
-                        struct marker *marker, int *rc)
-{
-    struct walk *w = calloc(1, sizeof *w); /* too large for a fiber's stack */
-    if (!w) {
-        *rc = err_fail(FAR_NO_MEMORY, "no memory for a walk");
-        return NULL;
-    }
-    w->op = op;
-    w->view = chime_view(base);
-    w->report = report;
-    w->marker = marker;
-    *rc = report ? index_findings_make(&w->findings, FINDINGS_MAX) : FAR_OK;
-    if (*rc == FAR_OK)
-        *rc = walk(w);
-    index_findings_free(&w->findings);
-    return w;
-}
+static const struct index_walker walker = {sizeof(struct walk), walk};
 
 int chime_info(struct op *op, struct index_view *base, struct far_table_info *info)
 {
-    struct chime_view *view = chime_view(base);
-    uint64_t cached = chime_cached_bytes(view); /* before the walk fills it */
-    int rc = FAR_OK;
-    struct walk *w = run(op, base, NULL, NULL, &rc);
-    if (rc == FAR_OK) {
-        w->info.client_cache_bytes = cached;
-        index_info_end(base, view->tuning, &w->info);
-        *info = w->info;
-    }
-    free(w);
+    uint64_t cached = chime_cached_bytes(chime_view(base)); /* before the walk fills it */
+    int rc = index_walk_info(&walker, op, base, chime_view(base)->tuning, info);
+    if (rc == FAR_OK)
+        info->client_cache_bytes = cached;
     return rc;
 }
 
 int chime_check(struct op *op, struct index_view *base, struct index_report *report)
 {
-    int rc = FAR_OK;
-    free(run(op, base, report, NULL, &rc));
-    return rc;
+    return index_walk_check(&walker, op, base, report);
 }
 
 int chime_mark(struct op *op, struct index_view *base, struct marker *marker)
 {
-    int rc = FAR_OK;
-    free(run(op, base, NULL, marker, &rc));
+    int rc = index_walk_mark(&walker, op, base, marker);
     if (rc != FAR_OK || !marker->sweeps)
         return rc;
     /* The client that took a dead node out of its parent may have failed or died before it changed

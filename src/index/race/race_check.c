@@ -20,24 +20,18 @@
 #include <string.h>
 
 struct walk {
-    struct op *op;
+    struct index_walk base;
     struct race_view *view;
-    struct index_report *report; /* NULL: no proofs are wanted */
-    struct marker *marker;       /* NULL: nothing is to be marked */
-    struct far_table_info info;
-    unsigned depth;              /* of the directory when the walk began                   */
-    uint64_t *entries;           /* ... as it was then, but for what was repaired          */
-    uint64_t *forward;           /* of the subtable that an index is the lowest to lead to */
-    uint64_t *image;             /* a subtable's words                                     */
-    struct index_walk_key *seen; /* the keys of one subtable */
-    unsigned seen_count;
-    struct index_findings findings; /* what is wrong with it */
-    uint64_t entry, suffix;         /* of the directory, and its suffix: they lead there */
+    unsigned depth;         /* of the directory when the walk began                   */
+    uint64_t *entries;      /* ... as it was then, but for what was repaired          */
+    uint64_t *forward;      /* of the subtable that an index is the lowest to lead to */
+    uint64_t *image;        /* a subtable's words                                     */
+    uint64_t entry, suffix; /* of the directory, and its suffix: they lead there      */
 };
 
 static struct index_finding *found(struct walk *w, enum race_fault fault, unsigned word)
 {
-    return index_found(&w->findings, fault, word, w->image[word]);
+    return index_found(&w->base.findings, fault, word, w->image[word]);
 }
 
 /* RACE-W3 for the slot at `word` of the subtable's image. */
@@ -60,7 +54,7 @@ static void check_block(struct walk *w, unsigned word, const void *block)
         found(w, RACE_CLASS, word)->right = pointer_with_class(slot, size_class);
         return;
     }
-    w->seen[w->seen_count++] =
+    w->base.seen[w->base.seen_count++] =
         index_walk_key(&w->view->base, block, word,
                        (unsigned)(first ? offset - key.combined[0]
                                         : RACE_COMBINED_BYTES + offset - key.combined[1]));
@@ -87,63 +81,49 @@ static int check_words(struct walk *w)
 {
     uint64_t header = race_header(w->view->tag, race_entry_depth(w->entry), w->suffix);
     unsigned words = race_subtable_words(w->view->groups);
-    w->seen_count = 0;
+    w->base.seen_count = 0;
     for (unsigned i = RACE_HEAD_WORDS; i < words; i++)
         if (!race_is_slot(i) && w->image[i] != header)
             found(w, RACE_HEADER, i)->right = header;
     int rc = index_walk_blocks(
-        w->op, &(struct index_walk_blocks){RACE_SLOT, words, has_block, each_block, w});
-    index_walk_match(w->seen, w->seen_count);
-    for (unsigned i = 0; i < w->seen_count; i++) {
-        const struct index_walk_key *key = &w->seen[i];
-        if (key->first == key->slot)
-            continue;
-        struct index_finding *f = found(w, RACE_TWICE, key->slot);
-        f->first = key->first;
-        f->first_found = w->image[key->first];
-    }
+        w->base.op, &(struct index_walk_blocks){RACE_SLOT, words, has_block, each_block, w});
+    index_walk_twice(&w->base, RACE_TWICE, w->image);
     return rc;
 }
 
-/* Reports what was found, and repairs it. */
-static int report_findings(struct walk *w)
+static gaddr word_at(const struct index_walk *walk, unsigned place, uint64_t *delta)
 {
-    static const struct {
-        const char *what, *repaired;
-    } text[] = {
-        [RACE_HEADER] = {"RACE-W2: broken link: a wrong bucket header",
-                         "  repaired: the header was corrected"},
-        [RACE_UNREADABLE] = {"RACE-W3: broken link: no whole block",
-                             "  repaired: the slot was emptied; its key cannot be read any more"},
-        [RACE_MISPLACED] = {"RACE-W3: broken link: a key in a place where it is not looked for",
-                            "  repaired: the key is where it belongs"},
-        [RACE_CLASS] = {"RACE-W3: broken link: a slot that gives a block another size than it has",
-                        "  repaired: the size was corrected"},
-        [RACE_TWICE] = {"RACE-W4: duplicate: a key that is there twice",
-                        "  repaired: the copy that others do not find was removed"},
-    };
-    gaddr subtable = race_entry_subtable(w->entry);
-    int rc = FAR_OK;
-    for (unsigned i = 0; i < w->findings.count && rc == FAR_OK; i++) {
-        const struct index_finding *f = &w->findings.now[i];
-        const char *what = text[f->fault].what;
-        bool done = false, mended = false;
-        if (f->fault == RACE_HEADER)
-            index_violation(w->report, "%s at %u:0x%llx", what, gaddr_node(subtable),
-                            (unsigned long long)(gaddr_offset(subtable) + f->place * 8ull));
-        else
-            index_walk_report(w->report, what, subtable, f->place * 8ull, f->found);
-        if (w->report->repair && f->fault == RACE_UNREADABLE)
-            rc = index_walk_mend(w->op, RACE_SLOT, f->found, w->report, &mended);
-        if (w->report->repair && rc == FAR_OK && !mended)
-            rc = race_repair(w->op, w->view, subtable, f, &done);
-        if (done && f->fault == RACE_UNREADABLE)
-            index_walk_removed(w->report, text[f->fault].repaired);
-        else if (done)
-            index_repaired(w->report, &w->report->violations, text[f->fault].repaired);
-    }
-    return rc;
+    *delta = place * 8ull;
+    return race_entry_subtable(((const struct walk *)walk)->entry);
 }
+
+static int repair(struct index_walk *walk, const struct index_finding *f, bool *done)
+{
+    struct walk *w = (struct walk *)walk;
+    return race_repair(walk->op, w->view, race_entry_subtable(w->entry), f, done);
+}
+
+static const struct index_walk_faults faults = {
+    .format = RACE_SLOT,
+    .unreadable = RACE_UNREADABLE,
+    .word_at = word_at,
+    .repair = repair,
+    .fault =
+        (const struct index_fault[]){
+            [RACE_HEADER] = {"RACE-W2: broken link: a wrong bucket header",
+                             "  repaired: the header was corrected", true},
+            [RACE_UNREADABLE] =
+                {"RACE-W3: broken link: no whole block",
+                 "  repaired: the slot was emptied; its key cannot be read any more"},
+            [RACE_MISPLACED] = {"RACE-W3: broken link: a key in a place where it is not looked for",
+                                "  repaired: the key is where it belongs"},
+            [RACE_CLASS] =
+                {"RACE-W3: broken link: a slot that gives a block another size than it has",
+                 "  repaired: the size was corrected"},
+            [RACE_TWICE] = {"RACE-W4: duplicate: a key that is there twice",
+                            "  repaired: the copy that others do not find was removed"},
+        },
+};
 
 /* Counts, and marks, one live subtable whose image has been read. */
 static void visit_live(struct walk *w)
@@ -152,17 +132,17 @@ static void visit_live(struct walk *w)
     for (unsigned i = RACE_HEAD_WORDS; i < race_subtable_words(view->groups); i++) {
         uint64_t word = w->image[i];
         if (race_is_slot(i) && race_slot_committed(word))
-            index_walk_slot(&w->info, w->marker, word);
+            index_walk_slot(&w->base.info, w->base.marker, word);
     }
-    w->info.slots += (uint64_t)view->groups * RACE_GROUP_SLOTS;
-    w->info.index_bytes += size_class_bytes(race_subtable_class(view->groups));
+    w->base.info.slots += (uint64_t)view->groups * RACE_GROUP_SLOTS;
+    w->base.info.index_bytes += size_class_bytes(race_subtable_class(view->groups));
 }
 
 static int read_subtable(struct walk *w, uint64_t entry)
 {
-    batch_read(&w->op->batch, race_entry_subtable(entry), 0, w->image,
+    batch_read(&w->base.op->batch, race_entry_subtable(entry), 0, w->image,
                race_subtable_bytes(w->view->groups));
-    int rc = batch_flush(&w->op->batch);
+    int rc = batch_flush(&w->base.op->batch);
     return rc == FAR_BOUNDS ? err_fail(FAR_CORRUPT, "RACE-W1: a subtable is outside the pool") : rc;
 }
 
@@ -178,8 +158,7 @@ static int prove(struct walk *w, uint64_t entry, uint64_t suffix)
 {
     w->entry = entry;
     w->suffix = suffix;
-    int rc = index_walk_prove(&w->findings, look, w);
-    return rc == FAR_OK ? report_findings(w) : rc;
+    return index_walk_part(&w->base, look, &faults);
 }
 
 /* A claim of a client that is dead. *forward is set if the split has been completed. */
@@ -188,23 +167,24 @@ static int check_claim(struct walk *w, uint64_t entry, uint64_t suffix, uint64_t
 {
     gaddr subtable = race_entry_subtable(entry);
     bool alive = true;
-    int rc = client_owner_alive(w->op, claim, &alive);
+    int rc = client_owner_alive(w->base.op, claim, &alive);
     if (rc == FAR_OK && !alive) /* it may have completed the split, and left, meanwhile */
-        rc = race_read_forward(w->op, subtable, forward);
+        rc = race_read_forward(w->base.op, subtable, forward);
     if (rc != FAR_OK || alive || *forward != 0)
         return rc;
-    index_stranded(w->report,
+    index_stranded(w->base.report,
                    "stranded lock: the session in slot %u left a split of the subtable at "
                    "%u:0x%llx undone",
                    owner_slot(claim), gaddr_node(subtable),
                    (unsigned long long)gaddr_offset(subtable));
-    if (!w->report->repair)
+    if (!w->base.report->repair)
         return FAR_OK;
-    rc = race_complete_split(w->op, &w->view->base, (uint32_t)suffix, entry);
+    rc = race_complete_split(w->base.op, &w->view->base, (uint32_t)suffix, entry);
     if (rc == FAR_OK)
-        rc = race_read_forward(w->op, subtable, forward);
+        rc = race_read_forward(w->base.op, subtable, forward);
     if (rc == FAR_OK && *forward != 0)
-        index_repaired(w->report, &w->report->stranded, "  repaired: the split was completed");
+        index_repaired(w->base.report, &w->base.report->stranded,
+                       "  repaired: the split was completed");
     return rc;
 }
 
@@ -221,14 +201,14 @@ static bool only_head_differs(const struct walk *w, uint64_t header)
 static int check_head(struct walk *w, uint64_t entry, uint64_t header, bool ours)
 {
     const unsigned word = offsetof(struct race_subtable_head, header) / 8;
-    if (!w->report || !only_head_differs(w, header))
+    if (!w->base.report || !only_head_differs(w, header))
         return err_fail(FAR_CORRUPT, "RACE-W1: broken link: it leads to another subtable");
     if (!ours)
         return FAR_OK;
     w->entry = entry;
-    w->findings.count = 0;
+    w->base.findings.count = 0;
     found(w, RACE_HEADER, word)->right = header;
-    int rc = report_findings(w);
+    int rc = index_walk_handle(&w->base, &faults);
     return rc == FAR_OK ? read_subtable(w, entry) : rc;
 }
 
@@ -254,21 +234,21 @@ static int visit(struct walk *w, uint64_t entry, uint64_t path, unsigned bits)
                             depth >= bits || path == suffix);
         if (rc != FAR_OK)
             return rc;
-        if (w->marker)
-            w->marker->mark(w->marker, race_entry_subtable(entry),
-                            race_subtable_class(view->groups));
+        if (w->base.marker)
+            w->base.marker->mark(w->base.marker, race_entry_subtable(entry),
+                                 race_subtable_class(view->groups));
         uint64_t forward = head->forward;
         if (path == suffix && depth <= w->depth && w->entries[path] == entry)
             w->forward[path] = forward;
         if (forward == 0 && depth < bits && path != suffix)
             return FAR_OK;
-        if (forward == 0 && head->claim != 0 && w->report)
+        if (forward == 0 && head->claim != 0 && w->base.report)
             rc = check_claim(w, entry, suffix, head->claim, &forward);
         if (rc != FAR_OK)
             return rc;
         if (forward == 0) {
             visit_live(w);
-            return w->report ? prove(w, entry, suffix) : FAR_OK;
+            return w->base.report ? prove(w, entry, suffix) : FAR_OK;
         }
         if (depth >= bits) { /* deeper than the directory says: both children are ours to visit */
             rc = visit(w, race_forward_entry(forward, 0, depth + 1), path, depth + 1);
@@ -307,18 +287,18 @@ static int visit_entry(struct walk *w, uint64_t i)
                 ? err_fail(FAR_CORRUPT, "RACE-W1: broken link: directory entry %llu is damaged",
                            (unsigned long long)i)
                 : visit_once(w, entry, i);
-        if (rc != FAR_CORRUPT || !w->report)
+        if (rc != FAR_CORRUPT || !w->base.report)
             return rc;
         if (attempt == 0)
-            index_violation(w->report, "%s (directory entry %llu)", far_error_detail(),
+            index_violation(w->base.report, "%s (directory entry %llu)", far_error_detail(),
                             (unsigned long long)i);
-        if (attempt > 0 || !w->report->repair)
+        if (attempt > 0 || !w->base.report->repair)
             return FAR_OK;
-        rc = race_repair_entry(w->op, view, i, &done);
+        rc = race_repair_entry(w->base.op, view, i, &done);
         if (rc != FAR_OK || !done)
             return rc;
         w->entries[i] = view->entries[i];
-        index_repaired(w->report, &w->report->violations,
+        index_repaired(w->base.report, &w->base.report->violations,
                        "  repaired: it was replaced by another that leads there");
     }
 }
@@ -334,30 +314,25 @@ static bool too_deep(const struct race_view *view)
 /* Its depth is read before its entries: if it was doubled in between, once more. */
 static int read_directory(struct walk *w)
 {
-    int rc = race_refresh(w->op, w->view);
+    int rc = race_refresh(w->base.op, w->view);
     for (unsigned i = 0; rc == FAR_OK && i <= w->view->dir_bits && too_deep(w->view); i++)
-        rc = race_refresh(w->op, w->view);
+        rc = race_refresh(w->base.op, w->view);
     return rc;
 }
 
-static int walk(struct walk *w)
+static int walk(struct index_walk *base)
 {
-    struct race_view *view = w->view;
+    struct walk *w = (struct walk *)base;
+    struct race_view *view = w->view = race_view(base->view);
     int rc = read_directory(w);
     if (rc != FAR_OK)
         return rc;
-    /* The image is not in one of the operation's buffers: repairs use those. */
-    struct fab_ep *ep = w->op->batch.ep;
     unsigned words = race_subtable_words(view->groups);
-    w->image = ep->ops->buf_alloc(ep, words * 8);
-    w->seen = malloc(words * sizeof *w->seen);
     uint64_t entries = 1ull << view->depth;
     w->depth = view->depth;
+    w->image = index_walk_image(base, words * 8);
     w->entries = calloc(2 * entries, sizeof *w->entries);
-    if (!w->image || !w->seen || !w->entries)
-        rc = err_fail(FAR_NO_MEMORY, "no memory for walking a table");
-    if (rc == FAR_OK)
-        rc = index_findings_make(&w->findings, words);
+    rc = w->image && w->entries ? index_walk_room(base, words, words) : index_walk_no_memory();
     if (rc == FAR_OK) {
         memcpy(w->entries, view->entries, entries * sizeof *w->entries);
         w->forward = w->entries + entries;
@@ -365,48 +340,39 @@ static int walk(struct walk *w)
     for (uint64_t i = 0; i < entries && rc == FAR_OK; i++) {
         rc = visit_entry(w, i);
         if (rc == FAR_OK)
-            rc = index_walk_progress(w->op, &view->base, i + 1, entries);
+            rc = index_walk_progress(w->base.op, &view->base, i + 1, entries);
     }
-    if (w->image)
-        ep->ops->buf_free(ep, w->image, words * 8);
     free(w->entries);
-    free(w->seen);
-    index_findings_free(&w->findings);
-    w->info.index_bytes += sizeof(struct race_root) + (8ull << view->dir_bits);
+    w->base.info.index_bytes += sizeof(struct race_root) + (8ull << view->dir_bits);
     return rc;
 }
+
+static const struct index_walker walker = {sizeof(struct walk), walk};
 
 int race_info(struct op *op, struct index_view *base, struct far_table_info *info)
 {
     struct race_view *view = race_view(base);
-    struct walk w = {.op = op, .view = view};
-    int rc = walk(&w);
-    if (rc != FAR_OK)
-        return rc;
-    w.info.client_cache_bytes = sizeof *view + (sizeof *view->entries << view->depth) +
-                                index_hints_bytes(&view->hints) + index_owns_bytes(&view->owns);
-    index_info_end(base,
-                   (const uint64_t[]){[RACE_TUNING_GROUPS] = view->groups,
-                                      [RACE_TUNING_DEPTH] = view->depth_asked,
-                                      [RACE_TUNING_HOT] = view->hot},
-                   &w.info);
-    *info = w.info;
-    return FAR_OK;
+    const uint64_t tuning[] = {[RACE_TUNING_GROUPS] = view->groups,
+                               [RACE_TUNING_DEPTH] = view->depth_asked,
+                               [RACE_TUNING_HOT] = view->hot};
+    int rc = index_walk_info(&walker, op, base, tuning, info);
+    if (rc == FAR_OK)
+        info->client_cache_bytes = sizeof *view + (sizeof *view->entries << view->depth) +
+                                   index_hints_bytes(&view->hints) + index_owns_bytes(&view->owns);
+    return rc;
 }
 
 int race_check(struct op *op, struct index_view *base, struct index_report *report)
 {
-    struct walk w = {.op = op, .view = race_view(base), .report = report};
-    return walk(&w);
+    return index_walk_check(&walker, op, base, report);
 }
 
 int race_mark(struct op *op, struct index_view *base, struct marker *marker)
 {
     struct race_view *view = race_view(base);
-    struct walk w = {.op = op, .view = view, .marker = marker};
     marker->mark(marker, view->root, size_class_for(sizeof(struct race_root)));
     marker->mark(marker, view->directory, size_class_for(8ull << view->dir_bits));
-    int rc = walk(&w);
+    int rc = index_walk_mark(&walker, op, base, marker);
     if (rc != FAR_OK || !marker->sweeps)
         return rc;
     /* The splitter of a subtable may have failed or died between taking it out of the directory and

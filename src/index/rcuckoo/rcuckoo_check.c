@@ -14,28 +14,20 @@
 #include "index/parts_walk.h"
 #include "index/rcuckoo/rcuckoo.h"
 
-#include <stdlib.h>
-
 #define LOOK_PAUSE_NS 1000000u /* so that most moves of keys are over */
 
 enum fault { MISPLACED, TWICE, UNREADABLE };
 
 struct walk {
-    struct op *op;
+    struct index_walk base;
     struct rcuckoo_view *view;
-    struct index_report *report; /* NULL: no proofs are wanted */
-    struct marker *marker;       /* NULL: nothing is to be marked */
-    struct far_table_info info;
     struct index_parts_walk parts;
     struct rcuckoo_snapshot snapshot;
-    struct index_walk_key *seen;
-    unsigned seen_count;
-    struct index_findings findings;
 };
 
 static void mark(struct walk *w, gaddr at, unsigned size_class)
 {
-    index_walk_object(&w->info, w->marker, at, size_class);
+    index_walk_object(&w->base.info, w->base.marker, at, size_class);
 }
 
 /* ---- counting and marking -------------------------------------------------------------------- */
@@ -48,23 +40,23 @@ static void mark_block(struct walk *w, uint64_t *row, unsigned slot)
         e.kind < RCUCKOO_VALUE_OUT)
         return;
     uint64_t pointer = rcuckoo_slot_pointer(s, row, slot);
-    w->info.block_bytes += size_class_bytes(pointer_class(pointer));
-    if (w->marker)
-        w->marker->mark(w->marker, pointer_gaddr(pointer), pointer_class(pointer));
+    w->base.info.block_bytes += size_class_bytes(pointer_class(pointer));
+    if (w->base.marker)
+        w->base.marker->mark(w->base.marker, pointer_gaddr(pointer), pointer_class(pointer));
 }
 
 /* RCUCKOO-C13: the tags may be wrong, so every slot counts as one with a pointer. */
 static void count_damaged(struct walk *w, unsigned row)
 {
     const struct rcuckoo_shape *s = &w->view->shape;
-    w->info.damaged += RCUCKOO_SLOTS;
-    if (!w->marker)
+    w->base.info.damaged += RCUCKOO_SLOTS;
+    if (!w->base.marker)
         return;
-    w->marker->damaged = true;
+    w->base.marker->damaged = true;
     for (unsigned slot = 0; slot < RCUCKOO_SLOTS; slot++) {
         uint64_t pointer =
             rcuckoo_slot_pointer(s, rcuckoo_snapshot_row(s, &w->snapshot, row), slot);
-        w->marker->mark(w->marker, pointer_gaddr(pointer), pointer_class(pointer));
+        w->base.marker->mark(w->base.marker, pointer_gaddr(pointer), pointer_class(pointer));
     }
 }
 
@@ -74,9 +66,9 @@ static void count_row(struct walk *w, unsigned i)
     uint64_t *row = rcuckoo_snapshot_row(s, &w->snapshot, i);
     for (unsigned slot = 0; slot < RCUCKOO_SLOTS; slot++) {
         uint64_t *gone = rcuckoo_snapshot_gone(s, &w->snapshot, i, slot);
-        w->info.keys += rcuckoo_tags(s, row)[slot] != 0;
+        w->base.info.keys += rcuckoo_tags(s, row)[slot] != 0;
         mark_block(w, row, slot);
-        if (gone && w->marker)
+        if (gone && w->base.marker)
             mark_block(w, gone, slot);
     }
 }
@@ -85,7 +77,7 @@ static void count_rows(struct walk *w)
 {
     const struct rcuckoo_shape *s = &w->view->shape;
     mark(w, w->snapshot.sub.rows, rcuckoo_rows_class(s));
-    w->info.slots += (uint64_t)s->rows * RCUCKOO_SLOTS;
+    w->base.info.slots += (uint64_t)s->rows * RCUCKOO_SLOTS;
     for (unsigned i = 0; i < s->rows; i++) {
         if (rcuckoo_snapshot_whole(w->view, &w->snapshot, i))
             count_row(w, i);
@@ -99,7 +91,7 @@ static void count_rows(struct walk *w)
 static void report_slot(struct walk *w, const char *what, unsigned row, unsigned slot)
 {
     const struct rcuckoo_sub *sub = &w->snapshot.sub;
-    index_violation(w->report, "%s: row %u, slot %u (depth %u, suffix %llu)", what, row, slot,
+    index_violation(w->base.report, "%s: row %u, slot %u (depth %u, suffix %llu)", what, row, slot,
                     sub->part.depth, (unsigned long long)sub->part.suffix);
 }
 
@@ -134,7 +126,7 @@ static bool read_slot(struct walk *w, unsigned place, struct slot *x, bool *misp
 static void saw(struct walk *w, unsigned place, struct slice key)
 {
     uint64_t seed = w->view->base.table->desc.hash_seed;
-    w->seen[w->seen_count++] = (struct index_walk_key){
+    w->base.seen[w->base.seen_count++] = (struct index_walk_key){
         .hash = hash_key(key.data, key.len, seed), .slot = place, .order = place};
 }
 
@@ -146,7 +138,7 @@ static void prove_slot(struct walk *w, unsigned place)
     bool misplaced;
     if (!read_slot(w, place, &x, &misplaced)) {
         if (misplaced)
-            index_found(&w->findings, MISPLACED, place, x.hash);
+            index_found(&w->base.findings, MISPLACED, place, x.hash);
     } else if (x.entry.kind == RCUCKOO_INLINE) {
         saw(w, place, (struct slice){rcuckoo_slot(s, x.row, x.number) + s->key_at, x.entry.klen});
     }
@@ -181,7 +173,7 @@ static int prove_block(void *arg, unsigned place, const void *block)
     if (right)
         saw(w, place, (struct slice){block_key(h), h->klen});
     else
-        index_found(&w->findings, UNREADABLE, place, rcuckoo_slot_pointer(s, x.row, x.number));
+        index_found(&w->base.findings, UNREADABLE, place, rcuckoo_slot_pointer(s, x.row, x.number));
     return FAR_OK;
 }
 
@@ -191,15 +183,15 @@ static int prove_block(void *arg, unsigned place, const void *block)
 static void find_twice(struct walk *w, const uint64_t *locks)
 {
     const struct rcuckoo_shape *s = &w->view->shape;
-    index_walk_match(w->seen, w->seen_count);
-    for (unsigned i = 0; i < w->seen_count; i++) {
-        const struct index_walk_key *key = &w->seen[i];
+    index_walk_match(w->base.seen, w->base.seen_count);
+    for (unsigned i = 0; i < w->base.seen_count; i++) {
+        const struct index_walk_key *key = &w->base.seen[i];
         unsigned row = key->slot / RCUCKOO_SLOTS, first = key->first / RCUCKOO_SLOTS;
         if (key->first == key->slot ||
             (locks && locks[rcuckoo_lock_word(s, row)] & rcuckoo_lock_bit(s, row)))
             continue;
         struct index_finding *f =
-            index_found(&w->findings, TWICE, key->slot,
+            index_found(&w->base.findings, TWICE, key->slot,
                         *rcuckoo_meta(s, w->snapshot.rows + (size_t)row * s->row));
         f->first = key->first;
         f->first_found = *rcuckoo_meta(s, w->snapshot.rows + (size_t)first * s->row);
@@ -211,14 +203,14 @@ static int look_again(struct walk *w, uint64_t locks[RCUCKOO_WORDS_MAX])
 {
     const struct rcuckoo_shape *s = &w->view->shape;
     struct rcuckoo_sub sub = w->snapshot.sub;
-    uint64_t *words = op_buffer(w->op, BUF_INDEX, 8ull * s->words);
+    uint64_t *words = op_buffer(w->base.op, BUF_INDEX, 8ull * s->words);
     if (!words)
         return FAR_NO_MEMORY;
-    batch_pause(&w->op->batch, LOOK_PAUSE_NS);
-    batch_read(&w->op->batch, sub.part.anchor, rcuckoo_word_at(0), words, 8 * s->words);
-    int rc = batch_flush(&w->op->batch);
+    batch_pause(&w->base.op->batch, LOOK_PAUSE_NS);
+    batch_read(&w->base.op->batch, sub.part.anchor, rcuckoo_word_at(0), words, 8 * s->words);
+    int rc = batch_flush(&w->base.op->batch);
     memcpy(locks, words, 8ull * s->words);
-    return rc == FAR_OK ? rcuckoo_snapshot(w->op, w->view, &sub, &w->snapshot) : rc;
+    return rc == FAR_OK ? rcuckoo_snapshot(w->base.op, w->view, &sub, &w->snapshot) : rc;
 }
 
 static int look(void *arg, unsigned number)
@@ -230,11 +222,11 @@ static int look(void *arg, unsigned number)
     int rc = number > 0 ? look_again(w, locks) : FAR_OK;
     if (rc != FAR_OK || w->snapshot.split)
         return rc;
-    w->seen_count = 0;
+    w->base.seen_count = 0;
     for (unsigned i = 0; i < slots; i++)
         prove_slot(w, i);
     rc = index_walk_blocks(
-        w->op, &(struct index_walk_blocks){RCUCKOO_POINTER, slots, has_block, prove_block, w});
+        w->base.op, &(struct index_walk_blocks){RCUCKOO_POINTER, slots, has_block, prove_block, w});
     find_twice(w, number > 0 ? locks : NULL);
     return rc;
 }
@@ -245,14 +237,14 @@ static int prove_rows(struct walk *w)
     unsigned damaged = w->snapshot.damaged;
     for (unsigned i = 0; i < w->view->shape.rows && damaged > 0; i++)
         if (!rcuckoo_snapshot_whole(w->view, &w->snapshot, i))
-            index_violation(w->report, "RCUCKOO-W2: damaged row: row %u (depth %u, suffix %llu)", i,
-                            w->snapshot.sub.part.depth,
-                            (unsigned long long)w->snapshot.sub.part.suffix);
-    if (damaged == 0 || !w->report->repair)
+            index_violation(
+                w->base.report, "RCUCKOO-W2: damaged row: row %u (depth %u, suffix %llu)", i,
+                w->snapshot.sub.part.depth, (unsigned long long)w->snapshot.sub.part.suffix);
+    if (damaged == 0 || !w->base.report->repair)
         return FAR_OK;
     struct rcuckoo_sub sub = w->snapshot.sub;
-    int rc = rcuckoo_salvage(w->op, w->view, &sub, w->report);
-    return rc == FAR_OK ? rcuckoo_snapshot(w->op, w->view, &sub, &w->snapshot) : rc;
+    int rc = rcuckoo_salvage(w->base.op, w->view, &sub, w->base.report);
+    return rc == FAR_OK ? rcuckoo_snapshot(w->base.op, w->view, &sub, &w->snapshot) : rc;
 }
 
 /* RCUCKOO-W5: the finding has the entry's pointer. */
@@ -261,15 +253,15 @@ static int repair_block(struct walk *w, const struct index_finding *f)
     const struct rcuckoo_sub sub = w->snapshot.sub;
     const void *block = NULL;
     bool done = false;
-    int rc = index_walk_mend(w->op, RCUCKOO_POINTER, f->found, w->report, &done);
+    int rc = index_walk_mend(w->base.op, RCUCKOO_POINTER, f->found, w->base.report, &done);
     if (rc == FAR_OK && !done)
-        rc = index_walk_block(w->op, RCUCKOO_POINTER, f->found, &block);
+        rc = index_walk_block(w->base.op, RCUCKOO_POINTER, f->found, &block);
     if (rc != FAR_OK || done ||
         block) /* a whole block of another key: nobody knows which one is wrong */
         return rc;
-    rc = rcuckoo_remove(w->op, w->view, &sub, f->place, f->found, &done);
+    rc = rcuckoo_remove(w->base.op, w->view, &sub, f->place, f->found, &done);
     if (done)
-        index_walk_removed(w->report,
+        index_walk_removed(w->base.report,
                            "  repaired: the entry was removed; its value cannot be read any more");
     return rc;
 }
@@ -281,17 +273,13 @@ static int prove(struct walk *w)
                                        [TWICE] = "RCUCKOO-W4: key stored twice",
                                        [UNREADABLE] = "RCUCKOO-W5: unreadable block"};
     unsigned slots = w->view->shape.rows * RCUCKOO_SLOTS;
-    if (!w->seen)
-        w->seen = malloc((size_t)slots * sizeof *w->seen);
-    int rc = w->seen ? FAR_OK : err_fail(FAR_NO_MEMORY, "no memory for a walk");
-    if (rc == FAR_OK && !w->findings.now)
-        rc = index_findings_make(&w->findings, slots);
+    int rc = w->base.seen ? FAR_OK : index_walk_room(&w->base, slots, slots);
     if (rc == FAR_OK)
-        rc = index_walk_prove(&w->findings, look, w);
-    for (unsigned i = 0; i < w->findings.count && rc == FAR_OK; i++) {
-        const struct index_finding *f = &w->findings.now[i];
+        rc = index_walk_prove(&w->base.findings, look, w);
+    for (unsigned i = 0; i < w->base.findings.count && rc == FAR_OK; i++) {
+        const struct index_finding *f = &w->base.findings.now[i];
         report_slot(w, text[f->fault], f->place / RCUCKOO_SLOTS, f->place % RCUCKOO_SLOTS);
-        if (f->fault == UNREADABLE && w->report->repair)
+        if (f->fault == UNREADABLE && w->base.report->repair)
             rc = repair_block(w, f);
     }
     return rc;
@@ -303,101 +291,74 @@ static int visit_children(struct walk *w, const struct index_part *part, uint64_
 {
     struct rcuckoo_sub sub = {.part = *part};
     uint64_t child[2];
-    int rc = rcuckoo_children(w->op, w->view, &sub, forward, child);
+    int rc = rcuckoo_children(w->base.op, w->view, &sub, forward, child);
     return rc == FAR_OK ? index_parts_walk_split(&w->parts, part, child) : rc;
 }
 
-static int visit(void *arg, const struct index_part *part, const void *image)
+static int visit(struct index_walk *walk, const struct index_part *part, const void *image)
 {
-    struct walk *w = arg;
+    struct walk *w = (struct walk *)walk;
     struct rcuckoo_anchor anchor = *(const struct rcuckoo_anchor *)image;
     struct rcuckoo_sub sub = {.part = *part, .rows = pointer_gaddr(anchor.rows)};
     int rc = rcuckoo_judge_anchor(w->view, &sub, &anchor);
     if (rc != FAR_OK)
         return rc;
     if (anchor.forward == 0) {
-        rc = rcuckoo_snapshot(w->op, w->view, &sub, &w->snapshot);
+        rc = rcuckoo_snapshot(w->base.op, w->view, &sub, &w->snapshot);
         if (rc == FAR_OK && w->snapshot.split) /* since the anchor was read */
-            rc = rcuckoo_read_anchor(w->op, w->view, &sub, &anchor);
+            rc = rcuckoo_read_anchor(w->base.op, w->view, &sub, &anchor);
     }
     if (rc != FAR_OK)
         return rc;
     if (anchor.forward != 0)
         return visit_children(w, part, anchor.forward);
     count_rows(w);
-    if (w->report)
+    if (w->base.report)
         rc = prove_rows(w);
-    if (rc == FAR_OK && w->report)
+    if (rc == FAR_OK && w->base.report)
         rc = prove(w);
-    return rc == FAR_OK && w->report ? rcuckoo_check_locks(w->op, w->view, &sub, w->report) : rc;
+    return rc == FAR_OK && w->base.report
+               ? rcuckoo_check_locks(w->base.op, w->view, &sub, w->base.report)
+               : rc;
 }
 
-static int walk(struct walk *w)
+static int walk(struct index_walk *base)
 {
+    struct walk *w = (struct walk *)base;
     struct rcuckoo_root root;
-    int rc = index_read_root(w->op, w->view->root, &root, sizeof root);
+    w->view = rcuckoo_view(base->view);
+    int rc = index_read_root(w->base.op, w->view->root, &root, sizeof root);
     if (rc != FAR_OK)
         return rc;
     mark(w, w->view->root, size_class_for(sizeof root));
-    w->parts = (struct index_parts_walk){.op = w->op,
-                                         .view = &w->view->base,
+    w->parts = (struct index_parts_walk){.base = base,
                                          .parts = &w->view->parts,
-                                         .report = w->report,
-                                         .marker = w->marker,
-                                         .info = &w->info,
                                          .anchors = "RCUCKOO-W1",
                                          .directory = "RCUCKOO-W6",
-                                         .visit = visit,
-                                         .arg = w};
+                                         .visit = visit};
     return index_parts_walk(&w->parts, root.directory);
 }
 
-/* Walks the table. The caller frees what this returns; NULL: there is no memory. */
-static struct walk *run(struct op *op, struct index_view *base, struct index_report *report,
-                        struct marker *marker, int *rc)
-{
-    struct walk *w = calloc(1, sizeof *w); /* too large for a fiber's stack */
-    if (!w) {
-        *rc = err_fail(FAR_NO_MEMORY, "no memory for a walk");
-        return NULL;
-    }
-    w->op = op;
-    w->view = rcuckoo_view(base);
-    w->report = report;
-    w->marker = marker;
-    *rc = walk(w);
-    free(w->seen);
-    index_findings_free(&w->findings);
-    return w;
-}
+static const struct index_walker walker = {sizeof(struct walk), walk};
 
 int rcuckoo_info(struct op *op, struct index_view *base, struct far_table_info *info)
 {
     struct rcuckoo_view *view = rcuckoo_view(base);
     uint64_t cached = sizeof *view + index_parts_bytes(&view->parts) + rcuckoo_cache_bytes();
-    int rc = FAR_OK;
-    struct walk *w = run(op, base, NULL, NULL, &rc);
-    if (rc == FAR_OK) {
-        w->info.client_cache_bytes = cached;
-        index_info_end(base, view->tuning, &w->info);
-        *info = w->info;
-    }
-    free(w);
+    int rc = index_walk_info(&walker, op, base, view->tuning, info);
+    if (rc == FAR_OK)
+        info->client_cache_bytes = cached;
     return rc;
 }
 
 int rcuckoo_check(struct op *op, struct index_view *base, struct index_report *report)
 {
-    int rc = FAR_OK;
-    free(run(op, base, report, NULL, &rc));
-    return rc;
+    return index_walk_check(&walker, op, base, report);
 }
 
 /* The version of caches need not change: what a session follows without a look at its anchor are
  * rows, and it recognizes those that are not the subtable's any more (RCUCKOO-C12). */
 int rcuckoo_mark(struct op *op, struct index_view *base, struct marker *marker)
 {
-    int rc = FAR_OK;
-    free(run(op, base, NULL, marker, &rc));
-    return rc;
+    return index_walk_mark(&walker, op, base, marker);
 }

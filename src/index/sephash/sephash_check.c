@@ -22,26 +22,20 @@
 enum fault { UNREADABLE, MISPLACED, WRONG_BITS, TWICE, UNSORTED, BEHIND, UNMARKED };
 
 struct walk {
-    struct op *op;
+    struct index_walk base;
     struct sephash_view *view;
-    struct index_report *report; /* NULL: no proofs are wanted */
-    struct marker *marker;       /* NULL: nothing is to be marked */
-    struct far_table_info info;
     struct index_parts_walk parts_walk;
     struct sephash_state state;
     uint64_t *marks; /* of its filter, in BUF_BLOCK_OUT */
     uint64_t *words; /* a copy of all words of the segment, as they were read */
     unsigned words_room;
-    struct index_walk_key *seen;
-    unsigned seen_count;
-    struct index_findings findings;
     const struct index_part *part; /* the segment, */
     uint64_t visited;              /* and the word of its anchor when the walk came to it */
 };
 
 static void mark(struct walk *w, gaddr at, unsigned size_class)
 {
-    index_walk_object(&w->info, w->marker, at, size_class);
+    index_walk_object(&w->base.info, w->base.marker, at, size_class);
 }
 
 static void mark_pointer(struct walk *w, uint64_t pointer)
@@ -51,27 +45,19 @@ static void mark_pointer(struct walk *w, uint64_t pointer)
 
 /* ---- one segment ----------------------------------------------------------------------------- */
 
-static int no_memory(void)
-{
-    return err_fail(FAR_NO_MEMORY, "no memory for walking a table");
-}
-
 static int make_room(struct walk *w, unsigned words)
 {
     if (words <= w->words_room)
         return FAR_OK;
     free(w->words);
-    free(w->seen);
     w->words_room = words;
     w->words = malloc(words * sizeof *w->words);
-    w->seen = malloc(words * sizeof *w->seen);
-    int rc = index_findings_make(&w->findings, 4 * words);
-    return w->words && w->seen ? rc : no_memory();
+    return w->words ? index_walk_room(&w->base, words, 4 * words) : index_walk_no_memory();
 }
 
 static struct index_finding *found(struct walk *w, enum fault fault, unsigned place)
 {
-    return index_found(&w->findings, fault, place, w->words[place]);
+    return index_found(&w->base.findings, fault, place, w->words[place]);
 }
 
 /* SEPHASH-W2 for an entry with its block, and SEPHASH-W5 for a slot. */
@@ -92,7 +78,7 @@ static void check_block(struct walk *w, unsigned place, const void *block)
     if (right != w->words[place])
         found(w, WRONG_BITS, place)->right = right;
     if (place < s->entries)
-        w->seen[w->seen_count++] = index_walk_key(&view->base, block, place, place);
+        w->base.seen[w->base.seen_count++] = index_walk_key(&view->base, block, place, place);
     else if (view->shape.buckets && w->marks[key.bucket] == 0)
         found(w, UNMARKED, place)->right = key.bucket;
 }
@@ -136,7 +122,7 @@ static int check_words(struct walk *w)
 {
     const struct sephash_look *l = &w->state.look;
     unsigned entries = l->segment.entries, used = entries + l->filled;
-    w->seen_count = 0;
+    w->base.seen_count = 0;
     for (unsigned i = 0; i < entries; i++)
         if (counts(w, i) && !in_range(w, i)) /* SEPHASH-W3 */
             found(w, UNSORTED, i);
@@ -145,21 +131,19 @@ static int check_words(struct walk *w)
             found(w, BEHIND, i);
     if (used > 0 &&
         w->view->shape.buckets) /* with the blocks, behind the slots: marks come before them */
-        batch_read(&w->op->batch, sephash_target(l->segment.state), sephash_filter_at(0), w->marks,
-                   8 * w->view->shape.buckets);
+        batch_read(&w->base.op->batch, sephash_target(l->segment.state), sephash_filter_at(0),
+                   w->marks, 8 * w->view->shape.buckets);
     int rc = index_walk_blocks(
-        w->op, &(struct index_walk_blocks){SEPHASH_SLOT, used, has_block, each_block, w});
-    index_walk_match(w->seen, w->seen_count);
-    for (unsigned i = 0; i < w->seen_count; i++)
-        if (w->seen[i].first != w->seen[i].slot) /* SEPHASH-W4 */
-            found(w, TWICE, w->seen[i].slot)->first = w->seen[i].first;
+        w->base.op, &(struct index_walk_blocks){SEPHASH_SLOT, used, has_block, each_block, w});
+    index_walk_twice(&w->base, TWICE, w->words); /* SEPHASH-W4 */
     return rc;
 }
 
 /* ---- repairs --------------------------------------------------------------------------------- */
 
-static gaddr word_at(const struct walk *w, unsigned place, uint64_t *delta)
+static gaddr word_at(const struct index_walk *walk, unsigned place, uint64_t *delta)
 {
+    const struct walk *w = (const struct walk *)walk;
     const struct sephash_segment *s = &w->state.look.segment;
     unsigned page = w->view->shape.page;
     if (place >= s->entries) {
@@ -175,17 +159,17 @@ static gaddr word_at(const struct walk *w, unsigned place, uint64_t *delta)
 static int change_word(struct walk *w, const struct index_finding *f, uint64_t to, bool *done)
 {
     uint64_t delta;
-    gaddr at = word_at(w, f->place, &delta);
-    unsigned n = op_cas(w->op, at, delta, f->found, to);
-    int rc = batch_flush(&w->op->batch);
-    *done = rc == FAR_OK && op_swapped(w->op, n);
+    gaddr at = word_at(&w->base, f->place, &delta);
+    unsigned n = op_cas(w->base.op, at, delta, f->found, to);
+    int rc = batch_flush(&w->base.op->batch);
+    *done = rc == FAR_OK && op_swapped(w->base.op, n);
     return rc;
 }
 
-static int repair(struct walk *w, const struct index_finding *f, bool *done)
+static int repair(struct index_walk *walk, const struct index_finding *f, bool *done)
 {
+    struct walk *w = (struct walk *)walk;
     bool there = false;
-    *done = false;
     switch ((enum fault)f->fault) {
     case UNREADABLE:
     case TWICE:
@@ -194,59 +178,44 @@ static int repair(struct walk *w, const struct index_finding *f, bool *done)
     case WRONG_BITS:
         return change_word(w, f, f->right, done);
     case UNMARKED:
-        w->op->word[0] = 1;
-        batch_write(&w->op->batch, sephash_target(w->state.look.segment.state),
-                    sephash_filter_at((unsigned)f->right), &w->op->word[0], 8);
+        w->base.op->word[0] = 1;
+        batch_write(&w->base.op->batch, sephash_target(w->state.look.segment.state),
+                    sephash_filter_at((unsigned)f->right), &w->base.op->word[0], 8);
         *done = true;
-        return batch_flush(&w->op->batch);
+        return batch_flush(&w->base.op->batch);
     case MISPLACED:
     case UNSORTED:
         break;
     }
     /* The key is inserted, as any session would, and only then taken away here. */
-    int rc =
-        index_walk_insert(w->op, &w->view->base, SEPHASH_SLOT, f->found, sephash_change, &there);
+    int rc = index_walk_insert(w->base.op, &w->view->base, SEPHASH_SLOT, f->found, sephash_change,
+                               &there);
     return there ? change_word(w, f, SEPHASH_VOID, done) : rc;
 }
 
-static int report_findings(struct walk *w)
-{
-    static const struct {
-        const char *what, *repaired;
-    } text[] = {
-        [UNREADABLE] = {"SEPHASH-W2: broken link: no whole block",
-                        "  repaired: the entry was removed; its key cannot be read any more"},
-        [MISPLACED] = {"SEPHASH-W2: broken link: a key in a place where it is not looked for",
-                       "  repaired: the key is where it belongs"},
-        [WRONG_BITS] = {"SEPHASH-W2: broken link: an entry that does not fit its block",
-                        "  repaired: the entry was corrected"},
-        [TWICE] = {"SEPHASH-W4: duplicate: a key that is there twice",
-                   "  repaired: the copy that no lookup finds was removed"},
-        [UNSORTED] = {"SEPHASH-W3: broken link: an entry that is out of order",
-                      "  repaired: the key is where it belongs"},
-        [BEHIND] = {"SEPHASH-W5: broken link: an entry behind an empty slot",
-                    "  repaired: it was removed"},
-        [UNMARKED] = {"SEPHASH-W5: broken link: a key that the filter does not show",
-                      "  repaired: it is marked again"},
-    };
-    int rc = FAR_OK;
-    for (unsigned i = 0; i < w->findings.count && rc == FAR_OK; i++) {
-        const struct index_finding *f = &w->findings.now[i];
-        uint64_t delta;
-        gaddr at = word_at(w, f->place, &delta);
-        bool done = false, mended = false;
-        index_walk_report(w->report, text[f->fault].what, at, delta, f->found);
-        if (w->report->repair && f->fault == UNREADABLE)
-            rc = index_walk_mend(w->op, SEPHASH_SLOT, f->found, w->report, &mended);
-        if (w->report->repair && rc == FAR_OK && !mended)
-            rc = repair(w, f, &done);
-        if (done && f->fault == UNREADABLE)
-            index_walk_removed(w->report, text[f->fault].repaired);
-        else if (done)
-            index_repaired(w->report, &w->report->violations, text[f->fault].repaired);
-    }
-    return rc;
-}
+static const struct index_walk_faults faults = {
+    .format = SEPHASH_SLOT,
+    .unreadable = UNREADABLE,
+    .word_at = word_at,
+    .repair = repair,
+    .fault =
+        (const struct index_fault[]){
+            [UNREADABLE] = {"SEPHASH-W2: broken link: no whole block",
+                            "  repaired: the entry was removed; its key cannot be read any more"},
+            [MISPLACED] = {"SEPHASH-W2: broken link: a key in a place where it is not looked for",
+                           "  repaired: the key is where it belongs"},
+            [WRONG_BITS] = {"SEPHASH-W2: broken link: an entry that does not fit its block",
+                            "  repaired: the entry was corrected"},
+            [TWICE] = {"SEPHASH-W4: duplicate: a key that is there twice",
+                       "  repaired: the copy that no lookup finds was removed"},
+            [UNSORTED] = {"SEPHASH-W3: broken link: an entry that is out of order",
+                          "  repaired: the key is where it belongs"},
+            [BEHIND] = {"SEPHASH-W5: broken link: an entry behind an empty slot",
+                        "  repaired: it was removed"},
+            [UNMARKED] = {"SEPHASH-W5: broken link: a key that the filter does not show",
+                          "  repaired: it is marked again"},
+        },
+};
 
 /* ---- the walk -------------------------------------------------------------------------------- */
 
@@ -257,10 +226,10 @@ static int read_segment(struct walk *w)
     const struct sephash_shape *shape = &w->view->shape;
     unsigned entries = l->segment.entries;
     int rc = make_room(w, entries + shape->slots);
-    w->marks = op_buffer(w->op, BUF_BLOCK_OUT, 8ull * SEPHASH_SLOTS_MAX);
+    w->marks = op_buffer(w->base.op, BUF_BLOCK_OUT, 8ull * SEPHASH_SLOTS_MAX);
     if (rc != FAR_OK || !w->marks)
         return rc == FAR_OK ? FAR_NO_MEMORY : rc;
-    rc = sephash_read_state(w->op, w->view, &w->state);
+    rc = sephash_read_state(w->base.op, w->view, &w->state);
     if (rc == FAR_OK) {
         memcpy(w->words, w->state.main, entries * sizeof *w->words);
         memcpy(w->words + entries, l->slots, shape->slots * sizeof *w->words);
@@ -279,9 +248,9 @@ static int look(void *arg, unsigned number)
     struct walk *w = arg;
     if (number == 0) /* it was read just now */
         return check_words(w);
-    unsigned n = op_read(w->op, w->part->anchor, 0);
-    int rc = batch_flush(&w->op->batch);
-    if (rc != FAR_OK || op_result(w->op, n) != w->visited)
+    unsigned n = op_read(w->base.op, w->part->anchor, 0);
+    int rc = batch_flush(&w->base.op->batch);
+    if (rc != FAR_OK || op_result(w->base.op, n) != w->visited)
         return rc;
     rc = read_segment(w);
     return rc == FAR_OK ? check_words(w) : rc;
@@ -291,8 +260,7 @@ static int prove(struct walk *w, const struct index_part *a, uint64_t state)
 {
     w->part = a;
     w->visited = state;
-    int rc = index_walk_prove(&w->findings, look, w);
-    return rc == FAR_OK ? report_findings(w) : rc;
+    return index_walk_part(&w->base, look, &faults);
 }
 
 static int visit_segment(struct walk *w, const struct index_part *a, uint64_t state)
@@ -300,7 +268,7 @@ static int visit_segment(struct walk *w, const struct index_part *a, uint64_t st
     struct sephash_look *l = &w->state.look;
     struct sephash_shape *shape = &w->view->shape;
     *l = (struct sephash_look){.segment = {.part = *a}};
-    int rc = sephash_learn(w->op, w->view, state, l);
+    int rc = sephash_learn(w->base.op, w->view, state, l);
     if (rc == FAR_OK)
         rc = read_segment(w);
     if (rc != FAR_OK)
@@ -310,23 +278,24 @@ static int visit_segment(struct walk *w, const struct index_part *a, uint64_t st
         mark_pointer(w, l->segment.page[i]);
     for (unsigned i = 0; i < l->segment.entries + l->filled; i++) {
         if (counts(w, i))
-            index_walk_slot(&w->info, NULL, w->words[i]);
-        if (w->marker && w->words[i] != SEPHASH_VOID)
-            w->marker->mark(w->marker, pointer_gaddr(w->words[i]), pointer_class(w->words[i]));
+            index_walk_slot(&w->base.info, NULL, w->words[i]);
+        if (w->base.marker && w->words[i] != SEPHASH_VOID)
+            w->base.marker->mark(w->base.marker, pointer_gaddr(w->words[i]),
+                                 pointer_class(w->words[i]));
     }
-    w->info.slots += l->segment.entries + shape->slots;
-    w->info.figure[0].value += 2ull * l->segment.points;
-    w->info.figure[1].value += 2ull * SEPHASH_FPS;
-    return w->report ? prove(w, a, state) : FAR_OK;
+    w->base.info.slots += l->segment.entries + shape->slots;
+    w->base.info.figure[0].value += 2ull * l->segment.points;
+    w->base.info.figure[1].value += 2ull * SEPHASH_FPS;
+    return w->base.report ? prove(w, a, state) : FAR_OK;
 }
 
 static int visit_fork(struct walk *w, const struct index_part *a, uint64_t state)
 {
-    struct sephash_fork *fork = op_buffer(w->op, BUF_BLOCK_OUT, sizeof *fork);
+    struct sephash_fork *fork = op_buffer(w->base.op, BUF_BLOCK_OUT, sizeof *fork);
     if (!fork)
         return FAR_NO_MEMORY;
-    batch_read(&w->op->batch, sephash_target(state), 0, fork, sizeof *fork);
-    int rc = batch_flush(&w->op->batch);
+    batch_read(&w->base.op->batch, sephash_target(state), 0, fork, sizeof *fork);
+    int rc = batch_flush(&w->base.op->batch);
     if (rc != FAR_OK && rc != FAR_BOUNDS)
         return rc;
     if (rc == FAR_BOUNDS || fork->checksum != sephash_fork_sum(fork))
@@ -335,93 +304,58 @@ static int visit_fork(struct walk *w, const struct index_part *a, uint64_t state
     return index_parts_walk_split(&w->parts_walk, a, fork->child);
 }
 
-static int visit(void *arg, const struct index_part *a, const void *anchor)
+static int visit(struct index_walk *walk, const struct index_part *a, const void *anchor)
 {
+    struct walk *w = (struct walk *)walk;
     uint64_t state = ((const struct sephash_anchor *)anchor)->state;
-    return sephash_is_split(state) ? visit_fork(arg, a, state) : visit_segment(arg, a, state);
+    return sephash_is_split(state) ? visit_fork(w, a, state) : visit_segment(w, a, state);
 }
 
-static int walk(struct walk *w)
+static int walk(struct index_walk *base)
 {
-    struct sephash_view *view = w->view;
+    struct walk *w = (struct walk *)base;
+    struct sephash_view *view = w->view = sephash_view(base->view);
     struct sephash_root root;
-    int rc = index_read_root(w->op, view->root, &root, sizeof root);
+    int rc = index_read_root(w->base.op, view->root, &root, sizeof root);
     if (rc != FAR_OK)
         return rc;
     mark(w, view->root, size_class_for(sizeof root));
     for (unsigned i = 0; i < SEPHASH_RESERVE; i++)
         if (root.reserve[i] != 0 && sephash_spare_whole(root.reserve[i]))
             mark_pointer(w, root.reserve[i]);
-    w->parts_walk = (struct index_parts_walk){.op = w->op,
-                                              .view = &view->base,
+    w->parts_walk = (struct index_parts_walk){.base = base,
                                               .parts = &view->parts,
-                                              .report = w->report,
-                                              .marker = w->marker,
-                                              .info = &w->info,
                                               .anchors = "SEPHASH-W1",
                                               .directory = "SEPHASH-W6",
-                                              .visit = visit,
-                                              .arg = w};
-    return index_parts_walk(&w->parts_walk, root.directory);
-}
-
-static struct walk *start_walk(struct op *op, struct index_view *base)
-{
-    struct walk *w = calloc(1, sizeof *w); /* too large for a fiber's stack */
-    if (!w) {
-        (void)no_memory();
-        return NULL;
-    }
-    w->op = op;
-    w->view = sephash_view(base);
-    return w;
-}
-
-static void end_walk(struct walk *w)
-{
-    if (!w)
-        return;
+                                              .visit = visit};
+    rc = index_parts_walk(&w->parts_walk, root.directory);
     free(w->words);
-    free(w->seen);
-    index_findings_free(&w->findings);
-    free(w);
+    return rc;
 }
+
+static const struct index_walker walker = {sizeof(struct walk), walk};
 
 int sephash_info(struct op *op, struct index_view *base, struct far_table_info *info)
 {
     struct sephash_view *view = sephash_view(base);
     uint64_t cached = sizeof *view + index_parts_bytes(&view->parts); /* before the walk fills it */
-    struct walk *w = start_walk(op, base);
-    int rc = w ? walk(w) : FAR_NO_MEMORY;
+    int rc = index_walk_info(&walker, op, base, view->tuning, info);
     if (rc == FAR_OK) {
-        w->info.client_cache_bytes = cached;
-        w->info.figure[0].name = "fptable_bytes";
-        w->info.figure[1].name = "fptable_plain_bytes";
-        index_info_end(base, view->tuning, &w->info);
-        *info = w->info;
+        info->client_cache_bytes = cached;
+        info->figure[0].name = "fptable_bytes";
+        info->figure[1].name = "fptable_plain_bytes";
     }
-    end_walk(w);
     return rc;
 }
 
 int sephash_check(struct op *op, struct index_view *base, struct index_report *report)
 {
-    struct walk *w = start_walk(op, base);
-    if (w)
-        w->report = report;
-    int rc = w ? walk(w) : FAR_NO_MEMORY;
-    end_walk(w);
-    return rc;
+    return index_walk_check(&walker, op, base, report);
 }
 
 /* The version of caches need not change: what a session follows without a look at its anchor, the
  * anchors, stays reachable (PARTS-1). */
 int sephash_mark(struct op *op, struct index_view *base, struct marker *marker)
 {
-    struct walk *w = start_walk(op, base);
-    if (w)
-        w->marker = marker;
-    int rc = w ? walk(w) : FAR_NO_MEMORY;
-    end_walk(w);
-    return rc;
+    return index_walk_mark(&walker, op, base, marker);
 }

@@ -13,23 +13,14 @@
 #include "index/shard/shard.h"
 #include "index/walk.h"
 
-#include <stdlib.h>
-
 enum fault { UNREADABLE, MISPLACED, WRONG_BITS, TWICE, HIDDEN, INVALID };
 #define FINDINGS_MAX (2 * SHARD_UNIT_MAX + 2) /* a word may be invalid, and one thing more */
 
 struct walk {
-    struct op *op;
+    struct index_walk base;
     struct shard_view *view;
-    struct index_report *report; /* NULL: no proofs are wanted */
-    struct marker *marker;       /* NULL: nothing is to be marked */
-    struct far_table_info info;
-    struct shard_unit
-        unit;   /* its words are not in one of the operation's buffers: repairs use those */
+    struct shard_unit unit;
     unsigned u; /* its version */
-    struct index_walk_key seen[SHARD_UNIT_MAX];
-    unsigned seen_count;
-    struct index_findings findings;
 };
 
 /* Is it an entry of the unit, in use? */
@@ -42,7 +33,7 @@ static bool in_use(const struct walk *w, uint64_t word)
 
 static struct index_finding *found(struct walk *w, enum fault fault, unsigned slot)
 {
-    return index_found(&w->findings, fault, slot, w->unit.words[slot]);
+    return index_found(&w->base.findings, fault, slot, w->unit.words[slot]);
 }
 
 /* SHARD-W1 for one entry. */
@@ -67,7 +58,7 @@ static void check_block(struct walk *w, unsigned slot, const void *block)
         found(w, WRONG_BITS, slot)->right = right;
         return;
     }
-    w->seen[w->seen_count++] = index_walk_key(&view->base, block, slot, slot);
+    w->base.seen[w->base.seen_count++] = index_walk_key(&view->base, block, slot, slot);
 }
 
 static bool has_block(void *arg, unsigned slot, uint64_t *pointer)
@@ -91,7 +82,7 @@ static int check_words(struct walk *w)
     struct shard_view *view = w->view;
     unsigned guard[2] = {view->level1 - 1, view->words - 1};
     bool hidden[2] = {false, false};
-    w->seen_count = 0;
+    w->base.seen_count = 0;
     for (unsigned i = 0; i < w->unit.count; i++) {
         uint64_t word = w->unit.words[i];
         if (!shard_word_valid(word)) /* SHARD-W4 */
@@ -105,17 +96,9 @@ static int check_words(struct walk *w)
             found(w, HIDDEN, guard[j])->right = word;
         }
     }
-    int rc = index_walk_blocks(
-        w->op, &(struct index_walk_blocks){SHARD_SLOT, w->unit.count, has_block, each_block, w});
-    index_walk_match(w->seen, w->seen_count);
-    for (unsigned i = 0; i < w->seen_count; i++) {
-        const struct index_walk_key *key = &w->seen[i];
-        if (key->first == key->slot)
-            continue;
-        struct index_finding *f = found(w, TWICE, key->slot); /* SHARD-W2 */
-        f->first = key->first;
-        f->first_found = w->unit.words[key->first];
-    }
+    int rc = index_walk_blocks(w->base.op, &(struct index_walk_blocks){SHARD_SLOT, w->unit.count,
+                                                                       has_block, each_block, w});
+    index_walk_twice(&w->base, TWICE, w->unit.words); /* SHARD-W2 */
     return rc;
 }
 
@@ -125,9 +108,9 @@ static int check_words(struct walk *w)
  * handled it. */
 static int change_slot(struct walk *w, unsigned slot, uint64_t from, uint64_t to, bool *done)
 {
-    unsigned n = shard_cas(w->op, w->view, &w->unit, slot, from, to);
-    int rc = batch_flush(&w->op->batch);
-    *done = rc == FAR_OK && op_swapped(w->op, n);
+    unsigned n = shard_cas(w->base.op, w->view, &w->unit, slot, from, to);
+    int rc = batch_flush(&w->base.op->batch);
+    *done = rc == FAR_OK && op_swapped(w->base.op, n);
     return rc;
 }
 
@@ -135,8 +118,8 @@ static int change_slot(struct walk *w, unsigned slot, uint64_t from, uint64_t to
 static int put_in_place(struct walk *w, const struct index_finding *f, bool *done)
 {
     bool there = false;
-    int rc = index_walk_insert(w->op, &w->view->base, SHARD_SLOT, f->found, shard_change_at_once,
-                               &there);
+    int rc = index_walk_insert(w->base.op, &w->view->base, SHARD_SLOT, f->found,
+                               shard_change_at_once, &there);
     return there ? change_slot(w, f->place, f->found, shard_tombstone(f->found), done) : rc;
 }
 
@@ -145,7 +128,7 @@ static int put_in_place(struct walk *w, const struct index_finding *f, bool *don
  * that deletes the one that we leave. */
 static int drop_second(struct walk *w, const struct index_finding *f, bool *done)
 {
-    struct op *op = w->op;
+    struct op *op = w->base.op;
     const unsigned slot[3] = {f->first, f->place, f->first};
     unsigned n[3];
     for (unsigned i = 0; i < 3; i++) {
@@ -162,9 +145,9 @@ static int drop_second(struct walk *w, const struct index_finding *f, bool *done
     return change_slot(w, f->place, f->found, shard_tombstone(f->found), done);
 }
 
-static int repair(struct walk *w, const struct index_finding *f, bool *done)
+static int repair(struct index_walk *walk, const struct index_finding *f, bool *done)
 {
-    *done = false;
+    struct walk *w = (struct walk *)walk;
     if (f->fault == HIDDEN)
         return change_slot(w, f->place, f->found,
                            f->found == 0 ? shard_control(SHARD_FREE, 2 * w->u, true)
@@ -181,41 +164,32 @@ static int repair(struct walk *w, const struct index_finding *f, bool *done)
     return change_slot(w, f->place, f->found, shard_tombstone(f->found), done);
 }
 
-static int report_findings(struct walk *w)
+static gaddr word_at(const struct index_walk *walk, unsigned place, uint64_t *delta)
 {
-    static const struct {
-        const char *what, *repaired;
-    } text[] = {
-        [UNREADABLE] = {"SHARD-W1: broken link: no whole block",
-                        "  repaired: the entry was deleted; its key cannot be read any more"},
-        [MISPLACED] = {"SHARD-W1: broken link: a key in a place where it is not looked for",
-                       "  repaired: the key is where it belongs"},
-        [WRONG_BITS] = {"SHARD-W1: broken link: an entry that does not fit its block",
-                        "  repaired: the entry was corrected"},
-        [TWICE] = {"SHARD-W2: duplicate: a key that is there twice",
-                   "  repaired: the copy that no lookup finds was removed"},
-        [HIDDEN] = {"SHARD-W3: broken link: a level that readers do not look at has entries",
-                    "  repaired: they look there again"},
-        [INVALID] = {"SHARD-W4: broken link: a word of no known kind", ""},
-    };
-    int rc = FAR_OK;
-    for (unsigned i = 0; i < w->findings.count && rc == FAR_OK; i++) {
-        const struct index_finding *f = &w->findings.now[i];
-        uint64_t delta;
-        gaddr at = shard_slot_at(w->view, &w->unit, f->place, &delta);
-        bool done = false, mended = false;
-        index_walk_report(w->report, text[f->fault].what, at, delta, f->found);
-        if (w->report->repair && f->fault == UNREADABLE)
-            rc = index_walk_mend(w->op, SHARD_SLOT, f->found, w->report, &mended);
-        if (w->report->repair && rc == FAR_OK && !mended)
-            rc = repair(w, f, &done);
-        if (done && f->fault == UNREADABLE)
-            index_walk_removed(w->report, text[f->fault].repaired);
-        else if (done)
-            index_repaired(w->report, &w->report->violations, text[f->fault].repaired);
-    }
-    return rc;
+    const struct walk *w = (const struct walk *)walk;
+    return shard_slot_at(w->view, &w->unit, place, delta);
 }
+
+static const struct index_walk_faults faults = {
+    .format = SHARD_SLOT,
+    .unreadable = UNREADABLE,
+    .word_at = word_at,
+    .repair = repair,
+    .fault =
+        (const struct index_fault[]){
+            [UNREADABLE] = {"SHARD-W1: broken link: no whole block",
+                            "  repaired: the entry was deleted; its key cannot be read any more"},
+            [MISPLACED] = {"SHARD-W1: broken link: a key in a place where it is not looked for",
+                           "  repaired: the key is where it belongs"},
+            [WRONG_BITS] = {"SHARD-W1: broken link: an entry that does not fit its block",
+                            "  repaired: the entry was corrected"},
+            [TWICE] = {"SHARD-W2: duplicate: a key that is there twice",
+                       "  repaired: the copy that no lookup finds was removed"},
+            [HIDDEN] = {"SHARD-W3: broken link: a level that readers do not look at has entries",
+                        "  repaired: they look there again"},
+            [INVALID] = {"SHARD-W4: broken link: a word of no known kind", ""},
+        },
+};
 
 /* ---- the walk -------------------------------------------------------------------------------- */
 
@@ -227,117 +201,89 @@ static void visit(struct walk *w, bool published)
         uint64_t word = w->unit.words[i];
         /* A unit that is not published may hold the only word that leads to a block: of an insert
          * that rode on the move, and whose client has died. */
-        if (!published && w->marker && shard_is_entry(word))
-            w->marker->mark(w->marker, pointer_gaddr(word), pointer_class(word));
+        if (!published && w->base.marker && shard_is_entry(word))
+            w->base.marker->mark(w->base.marker, pointer_gaddr(word), pointer_class(word));
         if (!published || !in_use(w, word))
             continue;
-        index_walk_slot(&w->info, w->marker, word);
+        index_walk_slot(&w->base.info, w->base.marker, word);
     }
     for (unsigned i = 0; i < w->unit.chains; i++) {
-        w->info.index_bytes += size_class_bytes(node);
-        if (w->marker)
-            w->marker->mark(w->marker, w->unit.chain[i], node);
+        w->base.info.index_bytes += size_class_bytes(node);
+        if (w->base.marker)
+            w->base.marker->mark(w->base.marker, w->unit.chain[i], node);
     }
-    w->info.slots += w->unit.count - w->unit.chains;
+    w->base.info.slots += w->unit.count - w->unit.chains;
 }
 
 static int look(void *arg, unsigned number)
 {
     struct walk *w = arg;
-    int rc = number > 0 ? shard_unit_look(w->op, w->view, &w->unit, &w->u) : FAR_OK;
+    int rc = number > 0 ? shard_unit_look(w->base.op, w->view, &w->unit, &w->u) : FAR_OK;
     return rc == FAR_OK ? check_words(w) : rc;
-}
-
-static int prove(struct walk *w)
-{
-    int rc = index_walk_prove(&w->findings, look, w);
-    return rc == FAR_OK ? report_findings(w) : rc;
 }
 
 /* One unit. If proofs are wanted, a chain that leads nowhere is a finding, and the walk goes on. */
 static int visit_unit(struct walk *w)
 {
-    int rc = shard_unit_look(w->op, w->view, &w->unit, &w->u);
-    if (rc == FAR_CORRUPT && w->report) {
-        index_violation(w->report, "SHARD-W4: broken link: %s (bucket %llu)", far_error_detail(),
-                        (unsigned long long)w->unit.bucket);
+    int rc = shard_unit_look(w->base.op, w->view, &w->unit, &w->u);
+    if (rc == FAR_CORRUPT && w->base.report) {
+        index_violation(w->base.report, "SHARD-W4: broken link: %s (bucket %llu)",
+                        far_error_detail(), (unsigned long long)w->unit.bucket);
         return FAR_OK;
     }
     if (rc != FAR_OK)
         return rc;
     bool published = shard_published(w->view, &w->unit);
     visit(w, published);
-    return w->report && published ? prove(w) : FAR_OK;
+    return w->base.report && published ? index_walk_part(&w->base, look, &faults) : FAR_OK;
 }
 
-static int walk(struct walk *w)
+static int walk(struct index_walk *base)
 {
-    struct shard_view *view = w->view;
-    int rc = shard_refresh(w->op, view);
+    struct walk *w = (struct walk *)base;
+    struct shard_view *view = w->view = shard_view(base->view);
+    int rc = base->report ? index_walk_room(base, SHARD_UNIT_MAX, FINDINGS_MAX) : FAR_OK;
+    if (rc == FAR_OK)
+        rc = shard_refresh(base->op, view);
     if (rc != FAR_OK)
         return rc;
-    struct fab_ep *ep = w->op->batch.ep;
     uint64_t buckets = shard_buckets(view, view->version), done = 0;
-    w->unit.words = ep->ops->buf_alloc(ep, SHARD_UNIT_MAX * 8);
+    w->unit.words = index_walk_image(base, SHARD_UNIT_MAX * 8);
     if (!w->unit.words)
-        return err_fail(FAR_NO_MEMORY, "no memory for walking a table");
+        return FAR_NO_MEMORY;
     for (uint64_t bucket = 0; bucket < buckets && rc == FAR_OK; bucket++) {
         for (unsigned lane = 0; lane < view->lanes && rc == FAR_OK; lane++) {
             shard_unit_set(view, &w->unit, lane, bucket);
             rc = visit_unit(w);
         }
         if (rc == FAR_OK)
-            rc = index_walk_progress(w->op, &view->base, ++done, buckets);
+            rc = index_walk_progress(w->base.op, &view->base, ++done, buckets);
     }
-    ep->ops->buf_free(ep, w->unit.words, SHARD_UNIT_MAX * 8);
     for (unsigned r = 0; r <= view->version; r++)
-        w->info.index_bytes +=
+        w->base.info.index_bytes +=
             pool_array_bytes(&view->segment[r].units) + pool_array_bytes(&view->segment[r].tops);
-    w->info.index_bytes += sizeof(struct shard_root);
+    w->base.info.index_bytes += sizeof(struct shard_root);
     return rc;
 }
 
-static struct walk *start(struct op *op, struct index_view *base)
-{
-    struct walk *w = calloc(1, sizeof *w); /* too large for a fiber's stack */
-    if (!w) {
-        err_fail(FAR_NO_MEMORY, "no memory for walking a table");
-        return NULL;
-    }
-    w->op = op;
-    w->view = shard_view(base);
-    return w;
-}
+static const struct index_walker walker = {sizeof(struct walk), walk};
 
 int shard_info(struct op *op, struct index_view *base, struct far_table_info *info)
 {
     struct shard_view *view = shard_view(base);
-    struct walk *w = start(op, base);
-    int rc = w ? walk(w) : FAR_NO_MEMORY;
-    if (rc == FAR_OK) {
-        w->info.client_cache_bytes = sizeof *view + view->opened * sizeof *view->segment;
-        for (unsigned r = 0; r < view->opened; r++)
-            w->info.client_cache_bytes +=
-                (view->segment[r].units.pieces + view->segment[r].tops.pieces) * sizeof(gaddr);
-        index_info_end(base, view->tuning, &w->info);
-        *info = w->info;
-    }
-    free(w);
-    return rc;
+    int rc = index_walk_info(&walker, op, base, view->tuning, info);
+    if (rc != FAR_OK)
+        return rc;
+    info->client_cache_bytes = sizeof *view + view->opened * sizeof *view->segment;
+    for (unsigned r = 0; r < view->opened; r++)
+        info->client_cache_bytes +=
+            (view->segment[r].units.pieces + view->segment[r].tops.pieces) * sizeof(gaddr);
+    return FAR_OK;
 }
 
 int shard_check(struct op *op, struct index_view *base, struct index_report *report)
 {
-    struct walk *w = start(op, base);
-    if (!w)
-        return FAR_NO_MEMORY;
-    w->report = report;
-    int rc = index_findings_make(&w->findings, FINDINGS_MAX);
-    if (rc == FAR_OK)
-        rc = walk(w);
-    index_findings_free(&w->findings);
-    free(w);
-    return rc;
+    return index_walk_check(&walker, op, base, report);
 }
 
 /* Segments that a resizer has published, but not the version that they belong to, are reached from
@@ -367,13 +313,6 @@ static int mark_segments(struct op *op, struct shard_view *view, struct marker *
 
 int shard_mark(struct op *op, struct index_view *base, struct marker *marker)
 {
-    struct walk *w = start(op, base);
-    if (!w)
-        return FAR_NO_MEMORY;
-    w->marker = marker;
-    int rc = mark_segments(op, w->view, marker);
-    if (rc == FAR_OK)
-        rc = walk(w);
-    free(w);
-    return rc;
+    int rc = mark_segments(op, shard_view(base), marker);
+    return rc == FAR_OK ? index_walk_mark(&walker, op, base, marker) : rc;
 }
