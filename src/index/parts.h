@@ -70,6 +70,14 @@ static inline uint64_t index_anchor_id(uint64_t hash_seed, unsigned depth, uint6
 {
     return suffix | (uint64_t)depth << 32 | hash_seed << 40;
 }
+static inline uint64_t index_anchor_suffix(uint64_t id)
+{
+    return (uint32_t)id;
+}
+static inline uint8_t index_anchor_depth(uint64_t id)
+{
+    return (uint8_t)(id >> 32);
+}
 
 /* ---- what a session knows -------------------------------------------------------------------- */
 /* What is known of a part begins with this. */

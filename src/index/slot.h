@@ -26,11 +26,16 @@ static inline uint64_t slot_fingerprint_mask(struct slot_format f)
 {
     return ((1ull << f.fingerprint) - 1) << f.fingerprint_at;
 }
+/* A fingerprint where slots have it. */
+static inline uint64_t slot_fingerprint_word(struct slot_format f, uint64_t fingerprint)
+{
+    return fingerprint << f.fingerprint_at;
+}
 static inline uint64_t slot_make(struct slot_format f, const struct block_ref *block,
                                  uint64_t fingerprint)
 {
     ASSERT(fingerprint >> f.fingerprint == 0);
-    return pointer_make(block, f.generation) | fingerprint << f.fingerprint_at;
+    return pointer_make(block, f.generation) | slot_fingerprint_word(f, fingerprint);
 }
 static inline unsigned slot_fingerprint(struct slot_format f, uint64_t word)
 {

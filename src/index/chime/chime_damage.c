@@ -2,9 +2,6 @@
  * Nothing here waits. */
 #include "index/chime/chime.h"
 
-#define CHECKSUM_BIT (1ull << CHIME_SUM_AT)
-#define CHECKSUM     (~0ull << CHIME_SUM_AT)
-
 unsigned chime_damaged_groups(const struct chime_view *view, gaddr at, unsigned level,
                               uint64_t *node)
 {
@@ -27,7 +24,7 @@ unsigned chime_damaged_groups(const struct chime_view *view, gaddr at, unsigned 
 void chime_empty_groups(uint64_t *node, unsigned groups)
 {
     for (; groups; groups &= groups - 1)
-        *chime_group(node, (unsigned)__builtin_ctz(groups)) &= ~0xffull;
+        *chime_group(node, (unsigned)__builtin_ctz(groups)) &= ~CHIME_KINDS;
 }
 
 /* ---- one flipped bit ------------------------------------------------------------------------- */
@@ -59,9 +56,9 @@ void chime_harm_beyond(struct chime_harm *harm, uint64_t *node, unsigned g)
     uint64_t *words = chime_group(node, g);
     harm->beyond |= 1u << g;
     for (unsigned i = 0; i < CHIME_GROUP; i++)
-        if (!(chime_head(node)->vacancy >> (CHIME_GROUP * g + i) & 1))
+        if (!chime_is_free(chime_head(node)->vacancy, CHIME_GROUP * g + i))
             harm->kinds[g] |= (uint8_t)(chime_kind(words[0], i) << 2 * i);
-    words[0] &= ~0xffull;
+    words[0] &= ~CHIME_KINDS;
 }
 
 bool chime_take_harm(const struct chime_view *view, struct chime_held *h)
@@ -93,7 +90,7 @@ void chime_harm_set(const struct chime_harm *harm, struct chime_seal seal, uint6
             words[0] |= harm->kinds[g];
             chime_group_seal(seal, g, words);
         }
-        words[0] ^= beyond ? CHECKSUM : CHECKSUM_BIT;
+        words[0] ^= beyond ? CHIME_SUM : CHIME_SUM_BIT;
     }
 }
 
@@ -114,7 +111,7 @@ uint64_t chime_harm_vacancy(const struct chime_harm *harm, const struct chime_sh
         unsigned g = (unsigned)__builtin_ctz(left);
         for (unsigned i = 0; i < CHIME_GROUP; i++)
             if (chime_kind(harm->kinds[g], i) != CHIME_EMPTY)
-                vacancy &= ~(1ull << (CHIME_GROUP * g + i));
+                vacancy = chime_taken(vacancy, CHIME_GROUP * g + i);
     }
     return vacancy;
 }

@@ -96,6 +96,16 @@ static inline unsigned chime_next_era(uint64_t next)
     return next >> GADDR_BITS & 0xffff;
 }
 
+/* Of `vacancy`: is the entry free? */
+static inline bool chime_is_free(uint64_t vacancy, unsigned place)
+{
+    return vacancy >> place & 1;
+}
+static inline uint64_t chime_taken(uint64_t vacancy, unsigned place)
+{
+    return vacancy & ~(1ull << place);
+}
+
 /* What a node is in the middle of, and with which other node: bits 0..39 its address, 40..41 this.
  * The word is 0 if there is nothing. */
 enum chime_stage {
@@ -135,8 +145,10 @@ enum chime_kind {
     CHIME_INLINE, /* leaf: K and V are key and value, 8 bytes each. Internal: V is the child's address */
     CHIME_BLOCK, /* leaf: V points to the block of key and value. Internal: to the separator's */
 };
-#define CHIME_TAG_AT 24u
-#define CHIME_SUM_AT 32u
+#define CHIME_TAG_AT  24u
+#define CHIME_SUM_AT  32u
+#define CHIME_SUM_BIT (1ull << CHIME_SUM_AT) /* its lowest one */
+#define CHIME_SUM     (~0ull << CHIME_SUM_AT)
 
 static inline unsigned chime_kind(uint64_t g, unsigned i)
 {
@@ -145,6 +157,20 @@ static inline unsigned chime_kind(uint64_t g, unsigned i)
 static inline uint64_t chime_with_kind(uint64_t g, unsigned i, unsigned kind)
 {
     return (g & ~(3ull << (2 * i))) | (uint64_t)kind << (2 * i);
+}
+#define CHIME_KINDS 0xffull /* of all its entries */
+static inline unsigned chime_tag(uint64_t g)
+{
+    return g >> CHIME_TAG_AT & 0xff;
+}
+/* The kinds and the era. */
+static inline uint64_t chime_said(uint64_t g)
+{
+    return g & ((1ull << CHIME_TAG_AT) - 1);
+}
+static inline uint64_t chime_with_seal(uint64_t said, unsigned tag, uint64_t sum)
+{
+    return said | (uint64_t)tag << CHIME_TAG_AT | sum << CHIME_SUM_AT;
 }
 static inline unsigned chime_era(uint64_t g)
 {

@@ -76,15 +76,14 @@ uint64_t chime_text_sum(const struct chime_view *view, struct slice bytes)
 static uint64_t sealed(struct chime_seal seal, unsigned group, const uint64_t *words)
 {
     uint64_t covered[1 + 2 * CHIME_GROUP];
-    uint64_t said = words[0] & ((1ull << CHIME_TAG_AT) - 1);
-    covered[0] = said | (uint64_t)group << CHIME_TAG_AT;
+    uint64_t said = chime_said(words[0]);
+    covered[0] = chime_with_seal(said, group, 0);
     for (unsigned i = 0; i < CHIME_GROUP; i++) {
         bool used = chime_kind(words[0], i) != CHIME_EMPTY;
         covered[1 + 2 * i] = used ? words[1 + 2 * i] : 0;
         covered[2 + 2 * i] = used ? words[2 + 2 * i] : 0;
     }
-    uint64_t sum = hash_sum(covered, sizeof covered, seal.seed);
-    return said | (uint64_t)seal.tag << CHIME_TAG_AT | sum << CHIME_SUM_AT;
+    return chime_with_seal(said, seal.tag, hash_sum(covered, sizeof covered, seal.seed));
 }
 
 bool chime_group_whole(struct chime_seal seal, unsigned group, const uint64_t *words)
@@ -142,7 +141,7 @@ enum chime_fit chime_judge(const struct chime_view *view, uint64_t *node, struct
     for (unsigned i = 0; i < w.count; i++) {
         unsigned g = (w.first + i) % view->shape.groups;
         const uint64_t *words = chime_group(node, g);
-        if ((words[0] >> CHIME_TAG_AT & 0xff) != seal.tag)
+        if (chime_tag(words[0]) != seal.tag)
             return CHIME_MISFIT;
         if (chime_era(words[0]) != era || !chime_group_whole(seal, g, words))
             fit = CHIME_TORN; /* CHIME-C6 */
@@ -193,7 +192,7 @@ unsigned chime_free_place(const struct chime_shape *s, uint64_t vacancy, unsigne
 {
     for (unsigned i = 0; i < s->hood; i++) {
         unsigned place = (home + i) & (s->span - 1);
-        if (vacancy >> place & 1)
+        if (chime_is_free(vacancy, place))
             return place;
     }
     return s->span;
@@ -228,7 +227,7 @@ bool chime_plan(const struct chime_view *view, uint64_t *node, unsigned home,
     uint64_t vacancy = chime_vacancy(s, node);
     struct search b = {0};
     reach(s, &b, home, CHIME_SPAN_MAX);
-    while (b.head < b.tail && !(vacancy >> b.queue[b.head] & 1)) {
+    while (b.head < b.tail && !chime_is_free(vacancy, b.queue[b.head])) {
         unsigned place = b.queue[b.head++];
         reach(s, &b, chime_entry_home(view, node, place), place);
     }

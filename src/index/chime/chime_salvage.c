@@ -61,7 +61,7 @@ static int keep_entries(struct salvage *v, unsigned group)
     const struct chime_head *head = chime_head(v->held.node);
     for (unsigned i = 0; i < CHIME_GROUP; i++) {
         unsigned place = CHIME_GROUP * group + i;
-        bool proved = false, there = !(head->vacancy >> place & 1);
+        bool proved = false, there = !chime_is_free(head->vacancy, place);
         int rc = chime_kind(g, i) == CHIME_BLOCK && there ? prove_entry(v, place, &proved) : FAR_OK;
         if (rc != FAR_OK)
             return rc;

@@ -431,7 +431,7 @@ static int add_child(struct op *op, struct chime_view *view, struct chime_held *
     gaddr at = h->at;
     chime_write_entry(op, view, &staging, h, place, &x);
     chime_staging_word(op, &staging, at, offsetof(struct chime_head, vacancy),
-                       vacancy & ~(1ull << place));
+                       chime_taken(vacancy, place));
     chime_unlock(op, at);
     rc = chime_finish(op);
     if (rc == FAR_OK)

@@ -309,7 +309,7 @@ static int insert_at(struct op *op, struct chime_view *view, struct write *w,
     chime_write_entry(op, view, &staging, h, plan->place, &x);
     unsigned taken = plan->moves > 0 ? plan->move[0].to : plan->place;
     chime_staging_word(op, &staging, h->at, offsetof(struct chime_head, vacancy),
-                       w->vacancy & ~(1ull << taken));
+                       chime_taken(w->vacancy, taken));
     chime_unlock(op, h->at);
     rc = chime_finish(op);
     h->at = 0;

@@ -70,6 +70,12 @@ static inline uint64_t race_slot_sealed(uint64_t slot)
     return (slot & RACE_SLOT_TENTATIVE) ? RACE_SLOT_SEALED : slot | RACE_SLOT_SEALED;
 }
 
+/* What it was before. */
+static inline uint64_t race_slot_unsealed(uint64_t slot)
+{
+    return slot & ~RACE_SLOT_SEALED;
+}
+
 /* ---- subtables ------------------------------------------------------------------------------- */
 struct race_subtable_head {
     uint64_t forward;

@@ -63,7 +63,7 @@ static uint64_t candidates(const uint64_t *words, uint8_t fingerprint)
 {
     uint64_t bits =
         slot_candidates(words, RACE_PLACES, RACE_SLOT_TENTATIVE | slot_fingerprint_mask(RACE_SLOT),
-                        (uint64_t)fingerprint << RACE_SLOT.fingerprint_at);
+                        slot_fingerprint_word(RACE_SLOT, fingerprint));
     return bits & RACE_SLOT_PLACES;
 }
 
@@ -101,7 +101,7 @@ void race_hint_note(struct race_view *view, const struct race_key *key, uint64_t
     /* Without the seal, as it will be in the child. So no hint is equal to a slot that was sealed
      * when it was read: by RACE-R5, such a slot may not be in use any more. */
     index_hint_note(&view->hints, RACE_SLOT, key->hash, key->fingerprint,
-                    (struct index_hint){.slot = slot & ~RACE_SLOT_SEALED, .place = place});
+                    (struct index_hint){.slot = race_slot_unsealed(slot), .place = place});
 }
 
 /* Are all of these on one node? Otherwise reading one behind the other takes two round trips. */

@@ -106,7 +106,7 @@ static bool within_pool(const struct op *op, gaddr at, uint32_t bytes)
  * key is damaged, and not absent. */
 static void put_in_both(struct split *s, unsigned place)
 {
-    s->image[0][place] = s->image[1][place] = s->parent[place] & ~RACE_SLOT_SEALED;
+    s->image[0][place] = s->image[1][place] = race_slot_unsealed(s->parent[place]);
 }
 
 /* Puts a slot into the child that its key belongs to. `bytes` of the block were read. A damaged
@@ -120,7 +120,7 @@ static void put_in_child(struct race_view *view, struct split *s, unsigned place
     if (readable)
         race_hash(view, (struct slice){block_key(image), h->klen}, &key);
     if (readable && key.fingerprint == slot_fingerprint(RACE_SLOT, s->parent[place]))
-        s->image[(key.hash >> s->look->depth) & 1][place] = s->parent[place] & ~RACE_SLOT_SEALED;
+        s->image[(key.hash >> s->look->depth) & 1][place] = race_slot_unsealed(s->parent[place]);
     else
         put_in_both(s, place);
 }

@@ -237,6 +237,18 @@ struct rcuckoo_intent {
     } lock[RCUCKOO_LOCK_WORDS];
 };
 _Static_assert(sizeof(struct rcuckoo_intent) <= 88, "fits into an intent");
+static inline uint64_t rcuckoo_intent_anchor(gaddr at, unsigned count)
+{
+    return at | (uint64_t)count << GADDR_BITS;
+}
+static inline gaddr rcuckoo_intent_at(uint64_t anchor)
+{
+    return anchor & GADDR_MASK;
+}
+static inline unsigned rcuckoo_intent_count(uint64_t anchor)
+{
+    return (unsigned)(anchor >> GADDR_BITS);
+}
 static inline size_t rcuckoo_intent_bytes(unsigned count)
 {
     return 8 + 16 * (size_t)count;
@@ -254,6 +266,18 @@ static inline uint64_t rcuckoo_redo_word(unsigned row, unsigned slot, unsigned t
 static inline unsigned rcuckoo_redo_row(uint64_t word)
 {
     return (uint32_t)word;
+}
+static inline unsigned rcuckoo_redo_slot(uint64_t word)
+{
+    return word >> 32 & 0xff;
+}
+static inline unsigned rcuckoo_redo_tag(uint64_t word)
+{
+    return word >> 40 & 0xff;
+}
+static inline unsigned rcuckoo_redo_version(uint64_t word)
+{
+    return (unsigned)(word >> 48);
 }
 
 /* ---- root ------------------------------------------------------------------------------------ */

@@ -22,8 +22,8 @@ bool rcuckoo_locks_add(const struct rcuckoo_shape *s, struct rcuckoo_locks *lock
 void rcuckoo_intend(struct op *op, const struct rcuckoo_view *view, const struct rcuckoo_sub *sub,
                     struct journal *line, const struct rcuckoo_locks *locks)
 {
-    struct rcuckoo_intent intent = {.anchor = sub->part.anchor | (uint64_t)locks->count
-                                                                     << GADDR_BITS};
+    struct rcuckoo_intent intent = {.anchor =
+                                        rcuckoo_intent_anchor(sub->part.anchor, locks->count)};
     memcpy(intent.lock, locks->lock, sizeof intent.lock);
     index_intend(op, &view->base, line, 0, &intent, rcuckoo_intent_bytes(locks->count));
 }

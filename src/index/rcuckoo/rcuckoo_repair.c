@@ -54,8 +54,8 @@ static bool decode(const struct rcuckoo_view *view, const struct journal_entry *
     if (entry->len < 8 || entry->len > sizeof intent)
         return false;
     memcpy(&intent, entry->data, entry->len);
-    *anchor = intent.anchor & GADDR_MASK;
-    locks->count = (unsigned)(intent.anchor >> GADDR_BITS);
+    *anchor = rcuckoo_intent_at(intent.anchor);
+    locks->count = rcuckoo_intent_count(intent.anchor);
     if (locks->count > RCUCKOO_LOCK_WORDS || entry->len != rcuckoo_intent_bytes(locks->count))
         return false;
     memcpy(locks->lock, intent.lock, locks->count * sizeof *intent.lock);
@@ -134,7 +134,7 @@ static bool judge_redo(const struct rcuckoo_shape *s, const struct journal_entry
     bool good = *count <= RCUCKOO_PATH_MAX && entry->redo_len == 8ull * step * *count;
     for (unsigned i = 0; i < *count && good; i++)
         good = rcuckoo_redo_row(items[i * step]) < s->rows &&
-               (items[i * step] >> 32 & 0xff) < RCUCKOO_SLOTS;
+               rcuckoo_redo_slot(items[i * step]) < RCUCKOO_SLOTS;
     return good;
 }
 
@@ -349,8 +349,8 @@ static int read_anchor(struct repair *r, bool *known)
     if (rc != FAR_OK)
         return rc == FAR_BOUNDS ? FAR_OK : rc;
     r->anchor = *image;
-    r->sub.part.depth = (uint8_t)(image->id >> 32);
-    r->sub.part.suffix = (uint32_t)image->id;
+    r->sub.part.depth = index_anchor_depth(image->id);
+    r->sub.part.suffix = index_anchor_suffix(image->id);
     r->sub.rows = pointer_gaddr(image->rows);
     *known = rcuckoo_judge_anchor(r->view, &r->sub, image) == FAR_OK;
     return FAR_OK;

@@ -252,8 +252,8 @@ void rcuckoo_row_init(const struct rcuckoo_shape *s, uint64_t id, unsigned numbe
 void rcuckoo_row_redo(const struct rcuckoo_shape *s, uint64_t id, uint64_t *row,
                       const uint64_t *item)
 {
-    unsigned slot = item[0] >> 32 & 0xff, version = (unsigned)(item[0] >> 48);
+    unsigned slot = rcuckoo_redo_slot(item[0]), version = rcuckoo_redo_version(item[0]);
     memcpy(rcuckoo_slot(s, row, slot), item + 1, 8 * (size_t)s->entry);
-    rcuckoo_tags(s, row)[slot] = item[0] >> 40 & 0xff;
+    rcuckoo_tags(s, row)[slot] = (uint8_t)rcuckoo_redo_tag(item[0]);
     *rcuckoo_meta(s, row) = rcuckoo_meta_of(s, id, rcuckoo_redo_row(item[0]), row, version);
 }

@@ -58,6 +58,11 @@ static inline uint64_t sephash_tag(unsigned fp, unsigned fp2, uint64_t dep)
     return (uint64_t)fp << POINTER_OWN_AT(0) | (uint64_t)fp2 << SEPHASH_FP2_AT |
            dep << SEPHASH_DEP_AT;
 }
+/* fp, fp2 and dep as a number. */
+static inline uint32_t sephash_tag_of(uint64_t entry)
+{
+    return (uint32_t)(entry >> POINTER_OWN_AT(0));
+}
 static inline uint64_t sephash_entry(uint64_t pointer, uint64_t tag)
 {
     return (pointer & ~SEPHASH_TAG) | tag;
@@ -121,6 +126,20 @@ _Static_assert(sizeof(struct sephash_head) == 192, "three lines");
 /* What an FPTable has room for: a number for each fp, or record points. The paper's 32 are enough
  * for large segments; those that were just split take some more. */
 #define SEPHASH_POINTS_MAX 128u
+
+/* A record point: from this fp on, the deviation is that many units. */
+static inline uint16_t sephash_point(unsigned fp, int8_t delta)
+{
+    return (uint16_t)(fp << 8 | (uint8_t)delta);
+}
+static inline unsigned sephash_point_fp(uint16_t point)
+{
+    return point >> 8;
+}
+static inline int8_t sephash_point_delta(uint16_t point)
+{
+    return (int8_t)(point & 0xff);
+}
 
 /* The sizes of a table's parts. */
 struct sephash_shape {

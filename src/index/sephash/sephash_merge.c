@@ -392,8 +392,7 @@ static void retire(struct merge *m, bool changed)
     for (unsigned i = 0; i < sephash_pages_held(s->page); i++)
         give_up(m, changed, s->page[i]);
     give_up(m, changed,
-            sephash_target(s->state) | (uint64_t)sephash_cur_class(&m->view->shape)
-                                           << POINTER_CLASS_AT);
+            pointer_with_class(sephash_target(s->state), sephash_cur_class(&m->view->shape)));
 }
 
 /* Notes what was made: in the session's directory, and for the simulator. */

@@ -202,8 +202,8 @@ static bool agrees(const struct sephash_state *state, const struct by_fp *lists,
 
 static void add_item(struct sephash_state *state, uint64_t word, uint32_t rank)
 {
-    state->items[state->count++] = (struct sephash_item){
-        .word = word, .group = (uint32_t)(word >> POINTER_OWN_AT(0)), .rank = rank};
+    state->items[state->count++] =
+        (struct sephash_item){.word = word, .group = sephash_tag_of(word), .rank = rank};
 }
 
 /* Makes items of all slots, and of the entries that agree with one. Below M there is nothing, and

@@ -53,7 +53,7 @@ static unsigned make_points(const uint32_t *start, unsigned err, uint16_t *table
             continue;
         delta = (off + (off < 0 ? -unit : unit) / 2) / unit;
         if (points < SEPHASH_POINTS_MAX)
-            table[points] = (uint16_t)(i << 8 | (uint8_t)(int8_t)delta);
+            table[points] = sephash_point(i, (int8_t)delta);
         points++;
     }
     return points;
@@ -78,8 +78,8 @@ static int64_t predict(const uint16_t *table, unsigned points, unsigned err, uns
                        unsigned fp)
 {
     int64_t delta = 0;
-    for (unsigned i = 0; i < points && table[i] >> 8 <= fp; i++)
-        delta = (int8_t)(table[i] & 0xff);
+    for (unsigned i = 0; i < points && sephash_point_fp(table[i]) <= fp; i++)
+        delta = sephash_point_delta(table[i]);
     return even(entries, fp) + delta * unit_of(err);
 }
 

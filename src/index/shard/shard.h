@@ -184,10 +184,6 @@ static inline bool shard_entry_goes(uint64_t entry, unsigned u, unsigned phase)
 {
     return index_split_goes(entry >> SHARD_SID_AT, u, phase);
 }
-static inline uint64_t shard_with_sid(uint64_t entry, uint64_t sid)
-{
-    return (entry & ~SHARD_SID) | sid << SHARD_SID_AT;
-}
 
 /* Where a unit's first word is. */
 gaddr shard_unit_at(const struct shard_view *view, unsigned lane, uint64_t bucket, uint64_t *delta);

@@ -48,9 +48,7 @@ static void check_block(struct walk *w, unsigned slot, const void *block)
         found(w, MISPLACED, slot);
         return;
     }
-    uint64_t right = word & ~(slot_fingerprint_mask(SHARD_SLOT) | SHARD_SID);
-    right |= (uint64_t)key.fingerprint << SHARD_SLOT.fingerprint_at;
-    right |= shard_sid(view, key.hash, w->u) << SHARD_SID_AT;
+    uint64_t right = shard_with_key(word, key.fingerprint, shard_sid(view, key.hash, w->u));
     right = pointer_with_class(right, size_class_for(block_bytes(h->klen, h->vlen)));
     /* Of a unit that is being moved, some entries have their next sid already. */
     bool moving = shard_with_sid(right, shard_sid(view, key.hash, w->u + 1)) == word;

@@ -87,6 +87,8 @@ static inline bool shard_live(uint64_t word)
 {
     return word != 0 && word >> SHARD_SEAL_AT == 0;
 }
+/* The bits by which live entries differ from all other words. */
+#define SHARD_LIVE_MASK (3ull << SHARD_KIND_AT | SHARD_SEALED)
 /* How the move from version u to u+1 seals an entry. */
 static inline uint64_t shard_seal(unsigned u)
 {
@@ -95,6 +97,20 @@ static inline uint64_t shard_seal(unsigned u)
 static inline bool shard_sealed_by(uint64_t word, unsigned u)
 {
     return shard_is_entry(word) && (word & SHARD_SEALED) == shard_seal(u);
+}
+static inline uint64_t shard_unsealed(uint64_t entry)
+{
+    return entry & ~SHARD_SEALED;
+}
+static inline uint64_t shard_with_sid(uint64_t entry, uint64_t sid)
+{
+    return (entry & ~SHARD_SID) | sid << SHARD_SID_AT;
+}
+/* An entry with the bits of another key. */
+static inline uint64_t shard_with_key(uint64_t entry, uint64_t fingerprint, uint64_t sid)
+{
+    entry &= ~slot_fingerprint_mask(SHARD_SLOT);
+    return shard_with_sid(entry | slot_fingerprint_word(SHARD_SLOT, fingerprint), sid);
 }
 static inline uint64_t shard_tombstone(uint64_t entry)
 {

@@ -422,7 +422,7 @@ static bool may_ride(const struct move *m, const struct shard_ride *ride, unsign
         shard_bucket(view, ride->key->hash, m->u) != m->unit.bucket)
         return false;
     uint64_t mask = slot_fingerprint_mask(SHARD_SLOT) | SHARD_SID, hash = ride->key->hash;
-    uint64_t want = (uint64_t)ride->key->fingerprint << SHARD_SLOT.fingerprint_at;
+    uint64_t want = slot_fingerprint_word(SHARD_SLOT, ride->key->fingerprint);
     uint64_t now = shard_with_sid(want, shard_sid(view, hash, m->u));
     uint64_t next = shard_with_sid(want, shard_sid(view, hash, m->u + 1));
     for (unsigned i = 0; i < m->unit.count; i++) {
@@ -445,7 +445,7 @@ static int fill(struct move *m, struct shard_ride *ride, unsigned version)
     bool rides = may_ride(m, ride, version);
     for (unsigned i = 0; i < m->unit.count; i++) {
         if (shard_sealed_by(m->unit.words[i], m->u))
-            entry[count++] = (renews(m) ? m->next[i] : m->unit.words[i]) & ~SHARD_SEALED;
+            entry[count++] = shard_unsealed(renews(m) ? m->next[i] : m->unit.words[i]);
         live += shard_live(m->unit.words[i]);
     }
     unsigned first = count < limit ? count : limit;

@@ -18,11 +18,9 @@ struct read {
     uint64_t stale;
 };
 
-#define LIVE_MASK ((3ull << SHARD_KIND_AT) | SHARD_SEALED)
-
 static uint64_t wanted(const struct shard_key *key)
 {
-    return (uint64_t)key->fingerprint << SHARD_SLOT.fingerprint_at;
+    return slot_fingerprint_word(SHARD_SLOT, key->fingerprint);
 }
 
 /* Looks among the entries from slot `from` on: those that are live, and those that the move from
@@ -31,7 +29,7 @@ static uint64_t wanted(const struct shard_key *key)
 static int probe(struct op *op, struct read *r, unsigned from, unsigned u)
 {
     struct shard_matches matches;
-    uint64_t mask = LIVE_MASK | slot_fingerprint_mask(SHARD_SLOT);
+    uint64_t mask = SHARD_LIVE_MASK | slot_fingerprint_mask(SHARD_SLOT);
     matches.count = 0;
     shard_match(&r->unit, from, mask, wanted(&r->key), &matches);
     if (u != SHARD_NO_CHILD)

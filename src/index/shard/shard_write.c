@@ -230,10 +230,10 @@ static int read_unit(struct op *op, struct shard_view *view, struct write *w, bo
 static int probe(struct op *op, struct shard_view *view, struct write *w, unsigned from)
 {
     struct shard_matches matches;
-    uint64_t mask = (3ull << SHARD_KIND_AT) | SHARD_SEALED;
+    uint64_t mask = SHARD_LIVE_MASK;
     if (!w->pending) /* a move may give the key its next sid while the unit is read */
         mask |= SHARD_SID;
-    uint64_t want = shard_with_sid((uint64_t)w->key.fingerprint << SHARD_SLOT.fingerprint_at,
+    uint64_t want = shard_with_sid(slot_fingerprint_word(SHARD_SLOT, w->key.fingerprint),
                                    shard_sid(view, w->key.hash, w->version));
     matches.count = 0;
     mask |= slot_fingerprint_mask(SHARD_SLOT);
