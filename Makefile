@@ -160,7 +160,7 @@ check: built
 	done; } | $(CHECK_EACH)
 
 # What an index must pass before it is done, for each of them: some minutes for each.
-INDEXES = $(shell $(BUILD)/farside check --help | sed -n 's/.*--index NAME|all.*(all)://p')
+INDEXES = $(shell $(BUILD)/farside check --help | sed -n 's/.*--index LIST|all.*(all)://p')
 check-long: check tests
 	@for index in rcuckoo chime; do \
 	    for set in $(CHECK_SETS); do echo "--index $$index --exhaustive $$set"; done; \
