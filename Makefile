@@ -30,7 +30,7 @@ TEST_VERBS   = $(QEMU_$(shell dpkg --print-architecture)) busybox-static cpio ip
 MAKEFLAGS += --no-print-directory
 
 .PHONY: all built tests configured run report first test test-verbs check check-long mutants mutants-all \
-        plain-tests asan-tests tsan-tests torture asan tsan flaky clang format format-check tidy install \
+        plain-tests asan-tests tsan-tests torture asan tsan flaky clang format format-check tidy manual install \
         uninstall clean deps tools rivals test-packages
 
 all: built
@@ -160,7 +160,7 @@ check: built
 	done; } | $(CHECK_EACH)
 
 # What an index must pass before it is done, for each of them: some minutes for each.
-INDEXES = $(shell $(BUILD)/farside check --help | sed -n 's/.*--index LIST|all.*(all)://p')
+INDEXES = $(shell $(BUILD)/farside check --help | sed -n 's/^The indexes://p')
 check-long: check tests
 	@for index in rcuckoo chime; do \
 	    for set in $(CHECK_SETS); do echo "--index $$index --exhaustive $$set"; done; \
@@ -184,6 +184,10 @@ mutants mutants-all: test-packages built
 torture: tests
 	@FARSIDE=$(BUILD)/farside $(BUILD)/tests/torture_kill9 --kills 1000
 	@$(BUILD)/tests/torture_kill9 --recovery 20
+
+# Writes the program's options into the manual pages.
+manual: built
+	@scripts/man-options $(BUILD)/farside
 
 install: built
 	@cmake --install $(BUILD)

@@ -14,7 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FIRST_ID 256u /* of options, for getopt_long() */
+#define FIRST_ID     256u /* of options, for getopt_long() */
+#define OPTION_WIDTH 20   /* of an option in the help */
 
 int cli_misused(const char *command, const char *format, ...)
 {
@@ -171,7 +172,7 @@ static int check_call(const struct cli_syntax *s, const bool *given, int argc, c
     for (unsigned i = 0; s->options[i].name; i++)
         if (s->options[i].needed && !given[i])
             return cli_misused(s->command, "missing option --%s %s", s->options[i].name,
-                               s->options[i].needed);
+                               s->options[i].takes);
     return CLI_OK;
 }
 
@@ -182,6 +183,7 @@ static void list_options(const struct cli_syntax *s, struct option *known, char 
     for (; s->options[count].name; count++) {
         const struct cli_option *o = &s->options[count];
         ASSERT(count < CLI_OPTIONS_MAX && (o->letter == '\0' || o->flag));
+        ASSERT(!o->help || !o->takes == !!o->flag);
         known[count] = (struct option){
             .name = o->name,
             .has_arg = o->flag ? no_argument : required_argument,
@@ -204,6 +206,37 @@ static unsigned option_number(const struct cli_syntax *s, int id)
     return i;
 }
 
+static void print_option(const struct cli_option *o)
+{
+    char named[64], head[80];
+    snprintf(named, sizeof named, "--%s%s%s", o->name, o->takes ? " " : "",
+             o->takes ? o->takes : "");
+    ASSERT(strlen(named) + 2 <= OPTION_WIDTH);
+    if (o->letter != '\0')
+        snprintf(head, sizeof head, "  -%c, %-*s", o->letter, OPTION_WIDTH - 4, named);
+    else
+        snprintf(head, sizeof head, "  %-*s", OPTION_WIDTH, named);
+    text_wrap(stdout, head, o->help);
+}
+
+static void print_help(const struct cli_syntax *s)
+{
+    static const struct cli_option help = {.name = "help", .letter = 'h', .help = "show this help"};
+    printf("usage: farside %s %s\n\n", s->command, s->usage);
+    text_wrap(stdout, "", s->about);
+    fputs("\n", stdout);
+    for (const struct cli_option *o = s->options; o->name; o++)
+        if (o->help)
+            print_option(o);
+    print_option(&help);
+    if (s->notes) {
+        fputs("\n", stdout);
+        text_wrap(stdout, "", s->notes);
+    }
+    if (s->lists)
+        s->lists();
+}
+
 bool cli_read(const struct cli_syntax *s, int argc, char **argv, int *code)
 {
     struct option known[CLI_OPTIONS_MAX + 2] = {{.name = NULL}};
@@ -211,11 +244,11 @@ bool cli_read(const struct cli_syntax *s, int argc, char **argv, int *code)
     bool given[CLI_OPTIONS_MAX] = {false};
     int id = 0;
     list_options(s, known, letters + 2);
-    opterr = 0;
+    opterr = optind = 0;
     while ((id = getopt_long(argc, argv, letters, known, NULL)) != -1) {
         *code = CLI_OK;
         if (id == 'h')
-            s->usage();
+            print_help(s);
         else if (id == '?' || id == ':')
             *code = bad_option(s->command, id, argv);
         else if (!take_option(s->command, &s->options[option_number(s, id)], optarg))
@@ -276,6 +309,15 @@ bool cli_take_indexes(const char *command, const char *text, void *arg)
         if (*text == '\0')
             return true;
     }
+}
+
+void cli_print_indexes(void)
+{
+    const char *name = NULL;
+    fputs("\nThe indexes:", stdout);
+    for (unsigned i = 0; (name = far_index_name(i)) != NULL; i++)
+        printf(" %s", name);
+    fputs("\n", stdout);
 }
 
 void cli_print_tuning(void)
@@ -344,8 +386,19 @@ int cli_take_key(const char *command, const char *text, bool hex, unsigned char 
     return CLI_OK;
 }
 
-int cli_subcommand(const char *command, const struct cli_command *subcommands, void (*usage)(void),
-                   int argc, char **argv)
+/* The help of all subcommands. */
+static int print_subcommands(const struct cli_command *subcommands)
+{
+    for (unsigned i = 0; subcommands[i].name; i++) {
+        char *argv[] = {(char *)subcommands[i].name, (char *)"--help", NULL};
+        fputs(i > 0 ? "\n" : "", stdout);
+        (void)subcommands[i].run(2, argv);
+    }
+    return CLI_OK;
+}
+
+int cli_subcommand(const char *command, const struct cli_command *subcommands, int argc,
+                   char **argv)
 {
     char known[128] = "";
     for (unsigned i = 0; subcommands[i].name; i++) {
@@ -354,10 +407,8 @@ int cli_subcommand(const char *command, const struct cli_command *subcommands, v
         size_t len = strlen(known);
         snprintf(known + len, sizeof known - len, "%s%s", i > 0 ? ", " : "", subcommands[i].name);
     }
-    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        usage();
-        return CLI_OK;
-    }
+    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0))
+        return print_subcommands(subcommands);
     if (argc > 1)
         return cli_misused(command, "unknown subcommand '%s' (available: %s)", argv[1], known);
     return cli_misused(command, "missing subcommand (available: %s)", known);

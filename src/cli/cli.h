@@ -55,8 +55,8 @@ int cmd_dump(int argc, char **argv);
 int cmd_load(int argc, char **argv);
 
 /* Runs the subcommand that argv[1] names, of an array that a NULL name ends. */
-int cli_subcommand(const char *command, const struct cli_command *subcommands, void (*usage)(void),
-                   int argc, char **argv);
+int cli_subcommand(const char *command, const struct cli_command *subcommands, int argc,
+                   char **argv);
 
 /* Prints to stderr what is wrong with the call, and where to read on. Returns CLI_MISUSED. */
 int cli_misused(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -70,11 +70,14 @@ int cli_no_pool(const char *command);
 int cli_failed(const char *command, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* One option of a command, and where its value goes: exactly one of the pointers is set. */
+/* One option of a command, and where its value goes: exactly one of the pointers is set. Help,
+ * completion and manual have their options from here: scripts/man-options. */
 struct cli_option {
-    const char *name; /* without the two hyphens; NULL ends an array of options */
-    char letter;      /* of a flag that also has a short name */
-    bool *flag;       /* takes no value */
+    const char *name;  /* without the two hyphens; NULL ends an array of options */
+    const char *takes; /* what its value is called */
+    const char *help;  /* what it means, and in parentheses its default; NULL: it is not shown */
+    char letter;       /* of a flag that also has a short name */
+    bool *flag;        /* takes no value */
     const char **text;
     /* A number from min to max: a count, with k, m, g for powers of 1000, or if `bytes`, a size,
      * with k, m, g, t for powers of 1024. */
@@ -85,22 +88,33 @@ struct cli_option {
     /* Anything else. False if the text is not understood; the message is printed then. */
     bool (*take)(const char *command, const char *text, void *arg);
     void *arg;
-    const char *needed; /* what its value is called, if the option must be given */
-    bool pool;          /* the text is the pool; see CLI_POOL() */
+    bool needed; /* the option must be given */
+    bool pool;   /* the text is the pool; see CLI_POOL() */
 };
 
 /* --pool URI. Without it, the pool is the one that FARSIDE_POOL names, else what *uri is set to; if
  * that is NULL, a pool must be given. Every command that takes a pool has this option. */
 #define CLI_POOL(uri)                                                                              \
     {                                                                                              \
-        .name = "pool", .text = (uri), .pool = true                                                \
+        "pool", "URI", "the pool (FARSIDE_POOL)", .text = (uri), .pool = true                      \
     }
-#define CLI_POOL_HELP   "  --pool URI      the pool (FARSIDE_POOL)\n"
+/* The table, for commands that work on one. */
+#define CLI_TABLE(table)                                                                           \
+    {                                                                                              \
+        "table", "NAME", "the table (" CLI_DEFAULT_TABLE ")", .text = (table)                      \
+    }
+#define CLI_INDEX(index)                                                                           \
+    {                                                                                              \
+        "index", "NAME", "the index that keeps the table", .text = (index)                         \
+    }
 #define CLI_OPTIONS_MAX 32u
 
 struct cli_syntax {
     const char *command;
-    void (*usage)(void); /* for --help */
+    /* For --help: how it is called, what it does, what else there is to know, and what values of
+     * its options can be. */
+    const char *usage, *about, *notes;
+    void (*lists)(void);
     const struct cli_option *options;
     const char *arg; /* what its first argument is called, if one must be given */
     int args_max;
@@ -124,7 +138,9 @@ bool cli_take_indexes(const char *command, const char *text, void *arg);
 /* Prints bytes to the stream, with the escapes of text_escape(). */
 void cli_print_escaped(FILE *out, const void *bytes, size_t len);
 
-/* Prints, for --help, the tuning names of each index with their ranges and defaults. */
+/* For --help: the names of the indexes, and the tuning names of each index with their ranges and
+ * defaults. */
+void cli_print_indexes(void);
 void cli_print_tuning(void);
 /* Reads a key as typed, or from hexadecimal digits. Unless CLI_OK, the message is printed. */
 int cli_take_key(const char *command, const char *text, bool hex, unsigned char key[FAR_KEY_MAX],

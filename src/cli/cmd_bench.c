@@ -19,73 +19,21 @@
 #define THREADS_LISTED_MAX 16u
 #define THREADS_TEXT_BYTES 128
 
-/* Says, for --help, how a mix is written. */
-static void print_mixes(void)
+/* For --help. */
+static void print_lists(void)
 {
+    const struct workload *w = NULL;
     const char *operation = NULL;
+    fputs("\nThe workloads:\n", stdout);
+    for (unsigned i = 0; (w = workload_at(i)) != NULL; i++)
+        printf("  %-8s%s\n", w->name, w->summary);
     fputs("A mix is written with its percentages, which sum to 100: insert=30+get=70. Its\n"
           "operations:",
           stdout);
     for (unsigned i = 0; (operation = mix_operation_at(i)) != NULL; i++)
         printf(" %s", operation);
     fputs(" (rmw is a get followed by an update)\n", stdout);
-}
-
-static void usage(void)
-{
-    const struct workload *w = NULL;
-    const char *index = NULL;
-
-    fputs("usage: farside bench [OPTION...]\n"
-          "\n"
-          "Runs workloads on a new table and shows what they cost: round trips first, then verbs,\n"
-          "bytes and time.\n"
-          "\n"
-          "  --pool URI         the pool in which the table is made (FARSIDE_POOL, else\n"
-          "                     mem:)\n"
-          "  --index LIST|all   the indexes that keep the table, one after the other (all):",
-          stdout);
-    for (unsigned i = 0; (index = far_index_name(i)) != NULL; i++)
-        printf(" %s", index);
-    fputs("\n"
-          "  --tuning TEXT      parameters of the table, which its index must know (see below)\n"
-          "  --workload LIST    the workloads and mixes to run, in this order on one table\n"
-          "                     (" DEFAULT_WORKLOADS "); if load is not the first, the keys are\n"
-          "                     loaded before without being measured\n"
-          "  --keys N           keys to load (200k)\n"
-          "  --ops N            operations of each workload (200k)\n"
-          "  --warmup N         operations before these, which are not measured (0); load and\n"
-          "                     iterate have none\n"
-          "  --repeat N         run each workload this often, and show the median and the spread\n"
-          "                     (1); if one adds or deletes keys, each time on a new table\n"
-          "  --processes N      processes that share the table, each with its threads (1); more\n"
-          "                     than one needs another pool than mem:\n"
-          "  --threads N,...    threads, each with a session of its own (1); with several\n"
-          "                     numbers, everything runs with each of them\n"
-          "  --depth N          operations that each thread keeps in flight (1)\n"
-          "  --rate N           operations per second, of all threads together: each is due at a\n"
-          "                     fixed time, and its latency counts from then (as fast as\n"
-          "                     possible); load and iterate have no rate\n" MEASURE_KEYS_HELP
-          "  --deaths N         clients that die in a second of virtual time (0); a new client\n"
-          "                     takes the place of each; only with model:\n"
-          "  --raw              also measure the same verbs without an index\n"
-          "  --counters         also show the cycles, instructions, cache misses and context\n"
-          "                     switches of an operation, as far as the kernel counts them\n"
-          "  --timeline         also show the operations per second in each 100 ms (model: 10 ms)\n"
-          "  --keep             leave the tables in the pool, named bench-INDEX; otherwise they\n"
-          "                     are dropped at the end\n" PAGES_HELP
-          "  -h, --help         show this help\n"
-          "\n"
-          "The pool model:?nic=cx6&machines=N&threads=N&depth=N is a modelled network in virtual\n"
-          "time: its URI has the clients, instead of --processes, --threads and --depth; see\n"
-          "farside-bench(1).\n"
-          "\n"
-          "Counts take k, m and g (powers of 1000), sizes take k and m (powers of 1024). The\n"
-          "workloads:\n",
-          stdout);
-    for (unsigned i = 0; (w = workload_at(i)) != NULL; i++)
-        printf("  %-8s%s\n", w->name, w->summary);
-    print_mixes();
+    cli_print_indexes();
     cli_print_tuning();
 }
 
@@ -350,23 +298,66 @@ int cmd_bench(int argc, char **argv)
     struct pages_names files = {.json = NULL};
     struct cli_indexes indexes = {.count = 0};
     const struct cli_option options[] = {
-        CLI_POOL(&c.pool),
-        {.name = "index", .take = cli_take_indexes, .arg = &indexes},
-        {.name = "repeat", .number = &c.repeat, .min = 1, .max = BENCH_REPEAT_MAX},
-        {.name = "processes", .number = &c.processes, .min = 1, .max = BENCH_THREADS_MAX},
-        {.name = "threads", .take = take_threads, .arg = &threads},
-        {.name = "rate", .large = &c.rate, .min = 1, .max = PACE_RATE_MAX},
-        {.name = "deaths", .number = &c.deaths, .max = 1000000},
-        {.name = "raw", .flag = &c.raw},
-        {.name = "counters", .flag = &c.counters},
-        {.name = "timeline", .flag = &c.timeline},
-        {.name = "keep", .flag = &c.keep},
-        {.name = "compare", .take = refuse_compare},
+        {"pool", "URI", "the pool in which the table is made (FARSIDE_POOL, else mem:)",
+         .text = &c.pool, .pool = true},
+        {"index", "LIST|all", "the indexes that keep the table, one after the other (all)",
+         .take = cli_take_indexes, .arg = &indexes},
+        {"workload", "LIST",
+         "the workloads and mixes to run, in this order on one table (" DEFAULT_WORKLOADS
+         "); if load is not the first, the keys are loaded before without being measured",
+         .take = measure_take_workloads, .arg = &c.workloads},
+        {"keys", "N", "keys to load (200k)", .large = &c.keys, .min = 1, .max = BENCH_COUNT_MAX},
+        {"ops", "N", "operations of each workload (200k)", .large = &c.ops, .min = 1,
+         .max = BENCH_COUNT_MAX},
+        {"repeat", "N",
+         "run each workload this often, and show the median and the spread (1); if one adds or "
+         "deletes keys, each time on a new table",
+         .number = &c.repeat, .min = 1, .max = BENCH_REPEAT_MAX},
+        {"processes", "N",
+         "processes that share the table, each with its threads (1); more than one needs another "
+         "pool than mem:",
+         .number = &c.processes, .min = 1, .max = BENCH_THREADS_MAX},
+        {"threads", "N,...",
+         "threads, each with a session of its own (1); with several numbers, everything runs with "
+         "each of them",
+         .take = take_threads, .arg = &threads},
+        {"depth", "N", "operations that each thread keeps in flight (1)", .number = &c.depth,
+         .min = 1, .max = FAR_DEPTH_MAX},
+        {"rate", "N",
+         "operations per second, of all threads together: each is due at a fixed time, and its "
+         "latency counts from then (as fast as possible); load and iterate have no rate",
+         .large = &c.rate, .min = 1, .max = PACE_RATE_MAX},
         MEASURE_OPTIONS(&c),
+        {"deaths", "N",
+         "clients that die in a second of virtual time (0); a new client takes the place of each; "
+         "only with model:",
+         .number = &c.deaths, .max = 1000000},
+        {"raw", NULL, "also measure the same verbs without an index", .flag = &c.raw},
+        {"counters", NULL,
+         "also show the cycles, instructions, cache misses and context switches of an operation, "
+         "as far as the kernel counts them",
+         .flag = &c.counters},
+        {"timeline", NULL, "also show the operations per second in each 100 ms (model: 10 ms)",
+         .flag = &c.timeline},
+        {"keep", NULL,
+         "leave the tables in the pool, named bench-INDEX; otherwise they are dropped at the end",
+         .flag = &c.keep},
         PAGES_OPTIONS(&files),
+        {.name = "compare", .take = refuse_compare},
         {.name = NULL},
     };
-    const struct cli_syntax syntax = {.command = "bench", .usage = usage, .options = options};
+    const struct cli_syntax syntax = {
+        .command = "bench",
+        .usage = "[OPTION...]",
+        .about = "Runs workloads on a new table and shows what they cost: round trips first, then "
+                 "verbs, bytes and time.",
+        .notes = "Counts take k, m and g (powers of 1000), sizes take k and m (powers of 1024). "
+                 "The pool model:?nic=cx6&machines=N&threads=N&depth=N is a modelled network in "
+                 "virtual time: its URI has the clients, instead of --processes, --threads and "
+                 "--depth; see farside-bench(1).",
+        .lists = print_lists,
+        .options = options,
+    };
     int code = CLI_OK;
     c.keys = c.ops = 0;
     if (!cli_read(&syntax, argc, argv, &code))

@@ -37,57 +37,13 @@ struct config {
 
 static atomic_bool stop;
 
-static void usage(void)
+static void print_lists(void)
 {
-    const char *index = NULL;
-    fputs("usage: farside check [OPTION...]\n"
-          "\n"
-          "Runs an index in a simulator with faults, and checks that every history is\n"
-          "linearizable, that the structure stays sound and that every operation ends. Freed\n"
-          "memory is filled with a pattern and reused at once; no client may touch it before.\n"
-          "The seed decides the kind of run: one or two tables that grow, on several nodes;\n"
-          "clients that come and go; small pools, sweeps, counters about to wrap around, emulated\n"
-          "masked CAS, no fence; tables that are dropped while others use them, and checked\n"
-          "and repaired while others change them.\n"
-          "\n"
-          "  --index LIST|all     the indexes to check; all share the seeds (all):",
-          stdout);
-    for (unsigned i = 0; (index = far_index_name(i)) != NULL; i++)
-        printf(" %s", index);
-    fputs("\n"
-          "  --seeds A..B         one run for each seed; A alone is one run (1..1000)\n"
-          "  --clients N          clients that work at the same time (3)\n"
-          "  --keys N             keys they contend for (3)\n"
-          "  --ops N              operations of each client (25)\n"
-          "  --faults LIST        what may go wrong; all, none, or a list of (all):\n"
-          "                      ",
-          stdout);
+    fputs("\nThe faults:", stdout);
     for (unsigned i = 0; i < SIM_ADVERSITY_COUNT; i++)
-        printf(" %s%s", sim_adversity_name((enum sim_adversity)i),
-               i + 1 < SIM_ADVERSITY_COUNT ? "," : "\n");
-    fputs("  --profile NAME       what verbs promise: sc, ib or ib_loose (ib)\n"
-          "  --exhaustive         run every schedule of every program of this size instead of\n"
-          "                       seeds (2 clients, 1 key, 1 operation, --faults\n"
-          "                       reorder,interleave; torn, crash and error can be added)\n"
-          "  --switches N         with --exhaustive: only schedules that switch at most N times\n"
-          "                       away from the client that ran last\n"
-          "  --grow N             with --exhaustive: fill each table until its next key\n"
-          "                       restructures it for the Nth time, and add a client that puts\n"
-          "                       that key\n"
-          "  --coverage           count the faults that struck at each place in the source that\n"
-          "                       posts verbs; then run seeds again that reach places where a\n"
-          "                       fault was rare, with that fault there\n"
-          "  --unmet FILE         with --coverage: fail if a fault was met nowhere at a place\n"
-          "                       where the file does not allow it\n"
-          "  --at PLACE,FAULT,N   in each run, let the fault strike at that place, once, after\n"
-          "                       N posts there\n"
-          "  --fail-fast          stop at the first failure\n"
-          "  --no-shrink          do not search for a smaller run that fails the same way\n"
-          "  --json FILE|-        also write the results as JSON; with -, print only that\n"
-          "  -h, --help           show this help\n"
-          "\n"
-          "A seed that fails is shown with the command that repeats it.\n",
-          stdout);
+        printf(" %s", sim_adversity_name((enum sim_adversity)i));
+    fputs("\n", stdout);
+    cli_print_indexes();
 }
 
 /* ---- options --------------------------------------------------------------------------------- */
@@ -693,25 +649,64 @@ int cmd_check(int argc, char **argv)
         .switches = UINT64_MAX,
     };
     const struct cli_option options[] = {
-        {.name = "index", .take = cli_take_indexes, .arg = &c.indexes},
-        {.name = "seeds", .take = take_seeds, .arg = &c},
-        {.name = "clients", .number = &c.set.clients, .min = 1, .max = CHECK_CLIENTS_MAX},
-        {.name = "keys", .number = &c.set.keys, .min = 1, .max = CHECK_KEYS_MAX},
-        {.name = "ops", .number = &c.set.ops, .min = 1, .max = CHECK_OPS_MAX},
-        {.name = "faults", .take = take_faults, .arg = &c.set.adversity},
-        {.name = "profile", .take = take_profile, .arg = &c.set.profile},
-        {.name = "exhaustive", .flag = &c.exhaustive},
-        {.name = "switches", .large = &c.switches, .max = 1000000},
-        {.name = "grow", .number = &c.set.grow, .min = 1, .max = CHECK_GROW_MAX},
-        {.name = "coverage", .flag = &c.coverage},
-        {.name = "unmet", .text = &c.unmet},
-        {.name = "at", .text = &c.at},
-        {.name = "fail-fast", .flag = &c.fail_fast},
-        {.name = "no-shrink", .flag = &c.no_shrink},
-        {.name = "json", .text = &c.json},
+        {"index", "LIST|all", "the indexes to check; all share the seeds (all)",
+         .take = cli_take_indexes, .arg = &c.indexes},
+        {"seeds", "A..B", "one run for each seed; A alone is one run (1..1000)", .take = take_seeds,
+         .arg = &c},
+        {"clients", "N", "clients that work at the same time (3)", .number = &c.set.clients,
+         .min = 1, .max = CHECK_CLIENTS_MAX},
+        {"keys", "N", "keys they contend for (3)", .number = &c.set.keys, .min = 1,
+         .max = CHECK_KEYS_MAX},
+        {"ops", "N", "operations of each client (25)", .number = &c.set.ops, .min = 1,
+         .max = CHECK_OPS_MAX},
+        {"faults", "LIST", "what may go wrong: a list of faults, all or none (all)",
+         .take = take_faults, .arg = &c.set.adversity},
+        {"profile", "NAME", "what verbs promise: sc, ib or ib_loose (ib)", .take = take_profile,
+         .arg = &c.set.profile},
+        {"exhaustive", NULL,
+         "run every schedule of every program of this size instead of seeds (2 clients, 1 key, 1 "
+         "operation, --faults reorder,interleave; torn, crash and error can be added)",
+         .flag = &c.exhaustive},
+        {"switches", "N",
+         "with --exhaustive: only schedules that switch at most N times away from the client that "
+         "ran last",
+         .large = &c.switches, .max = 1000000},
+        {"grow", "N",
+         "with --exhaustive: fill each table until its next key restructures it for the Nth time, "
+         "and add a client that puts that key",
+         .number = &c.set.grow, .min = 1, .max = CHECK_GROW_MAX},
+        {"coverage", NULL,
+         "count the faults that struck at each place in the source that posts verbs; then run "
+         "seeds again that reach places where a fault was rare, with that fault there",
+         .flag = &c.coverage},
+        {"unmet", "FILE",
+         "with --coverage: fail if a fault was met nowhere at a place where the file does not "
+         "allow it",
+         .text = &c.unmet},
+        {"at", "PLACE,FAULT,N",
+         "in each run, let the fault strike at that place, once, after N posts there",
+         .text = &c.at},
+        {"fail-fast", NULL, "stop at the first failure", .flag = &c.fail_fast},
+        {"no-shrink", NULL, "do not search for a smaller run that fails the same way",
+         .flag = &c.no_shrink},
+        {"json", "FILE|-", "also write the results as JSON; with -, print only that",
+         .text = &c.json},
         {.name = NULL},
     };
-    const struct cli_syntax syntax = {.command = "check", .usage = usage, .options = options};
+    const struct cli_syntax syntax = {
+        .command = "check",
+        .usage = "[OPTION...]",
+        .about = "Runs an index in a simulator with faults, and checks that every history is "
+                 "linearizable, that the structure stays sound and that every operation ends. "
+                 "Freed memory is filled with a pattern and reused at once; no client may touch it "
+                 "before. The seed decides the kind of run: one or two tables that grow, on "
+                 "several nodes; clients that come and go; small pools, sweeps, counters about to "
+                 "wrap around, emulated masked CAS, no fence; tables that are dropped while others "
+                 "use them, and checked and repaired while others change them.",
+        .notes = "A seed that fails is shown with the command that repeats it.",
+        .lists = print_lists,
+        .options = options,
+    };
     int code = CLI_OK;
     if (!cli_read(&syntax, argc, argv, &code))
         return code;

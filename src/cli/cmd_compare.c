@@ -9,34 +9,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static void usage(void)
-{
-    fputs("usage: farside compare [OPTION...] [LIST|all]\n"
-          "\n"
-          "Measures Farside beside other stores, in turns with the same operations: lmdb, cuckoo,\n"
-          "redis, memcached. Without a list, those that are installed. The pools are its own.\n"
-          "\n"
-          "  --rounds N         rounds, in which all stores take turns (5)\n"
-          "  --index NAME       the index that keeps Farside's table (" CLI_DEFAULT_INDEX ")\n"
-          "  --tuning TEXT      parameters of that table\n"
-          "  --workload LIST    the workloads and mixes to run, in this order, of gets, puts,\n"
-          "                     updates and misses (" COMPARE_WORKLOADS "); if load is not the\n"
-          "                     first, the keys are loaded before without being measured\n"
-          "  --keys N           keys to load (200k; for servers at most 5k for each operation in\n"
-          "                     flight)\n"
-          "  --ops N            operations of each workload (as many)\n"
-          "  --warmup N         operations before these, which are not measured (0); load has\n"
-          "                     none\n"
-          "  --threads N        threads, each with a client of its own (1)\n"
-          "  --depth N          operations that each thread keeps in flight, or has in one\n"
-          "                     transaction (1)\n" MEASURE_KEYS_HELP PAGES_HELP
-          "  -h, --help         show this help\n"
-          "\n"
-          "Counts take k, m and g (powers of 1000), sizes take k and m (powers of 1024).\n"
-          "'farside bench --help' lists the workloads.\n",
-          stdout);
-}
-
 static void on_progress(void *arg, const char *store, const char *workload, uint64_t done,
                         uint64_t total)
 {
@@ -106,15 +78,38 @@ int cmd_compare(int argc, char **argv)
     c.index = CLI_DEFAULT_INDEX;
     c.keys = c.ops = 0;
     const struct cli_option options[] = {
-        {.name = "rounds", .number = &config.rounds, .min = 1, .max = COMPARE_ROUNDS_MAX},
-        {.name = "index", .text = &c.index},
-        {.name = "threads", .number = &c.threads, .min = 1, .max = BENCH_THREADS_MAX},
+        {"rounds", "N", "rounds, in which all stores take turns (5)", .number = &config.rounds,
+         .min = 1, .max = COMPARE_ROUNDS_MAX},
+        {"index", "NAME", "the index that keeps Farside's table (" CLI_DEFAULT_INDEX ")",
+         .text = &c.index},
+        {"workload", "LIST",
+         "the workloads and mixes to run, in this order, of gets, puts, updates and misses "
+         "(" COMPARE_WORKLOADS
+         "); if load is not the first, the keys are loaded before without being measured",
+         .take = measure_take_workloads, .arg = &c.workloads},
+        {"keys", "N", "keys to load (200k; for servers at most 5k for each operation in flight)",
+         .large = &c.keys, .min = 1, .max = BENCH_COUNT_MAX},
+        {"ops", "N", "operations of each workload (as many)", .large = &c.ops, .min = 1,
+         .max = BENCH_COUNT_MAX},
+        {"threads", "N", "threads, each with a client of its own (1)", .number = &c.threads,
+         .min = 1, .max = BENCH_THREADS_MAX},
+        {"depth", "N", "operations that each thread keeps in flight, or has in one transaction (1)",
+         .number = &c.depth, .min = 1, .max = FAR_DEPTH_MAX},
         MEASURE_OPTIONS(&c),
         PAGES_OPTIONS(&files),
         {.name = NULL},
     };
     const struct cli_syntax syntax = {
-        .command = "compare", .usage = usage, .options = options, .args_max = 1};
+        .command = "compare",
+        .usage = "[OPTION...] [LIST|all]",
+        .about = "Measures Farside beside other stores, in turns with the same operations: lmdb, "
+                 "cuckoo, redis, memcached. Without a list, those that are installed. The pools "
+                 "are its own.",
+        .notes = "Counts take k, m and g (powers of 1000), sizes take k and m (powers of 1024). "
+                 "'farside bench --help' lists the workloads.",
+        .options = options,
+        .args_max = 1,
+    };
     int code = CLI_OK;
     if (!cli_read(&syntax, argc, argv, &code))
         return code;

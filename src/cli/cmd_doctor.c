@@ -9,21 +9,6 @@
 
 #define COMMAND "doctor"
 
-static void usage(void)
-{
-    fputs(
-        "usage: farside doctor [[--pool] URI] [OPTION...]\n"
-        "\n"
-        "Looks at what commonly goes wrong on this machine, and says how to fix it. With the URI\n"
-        "of a pool, also looks at what its fabric needs, whether its memory nodes answer, and how\n"
-        "long a round trip takes.\n"
-        "\n" CLI_POOL_HELP "  --json          print JSON\n"
-        "  -h, --help      show this help\n"
-        "\n"
-        "The exit status is 1 if there is a problem. Warnings do not count.\n",
-        stdout);
-}
-
 /* Runs the checks, until one of them is interrupted. */
 static void examine(struct doctor *d, const char *uri)
 {
@@ -53,12 +38,20 @@ int cmd_doctor(int argc, char **argv)
     bool json = false;
     const struct cli_option options[] = {
         CLI_POOL(&uri),
-        {.name = "json", .flag = &json},
+        {"json", NULL, "print JSON", .flag = &json},
         {.name = "root", .text = &root}, /* for tests: where the files of the system are */
         {.name = NULL},
     };
     const struct cli_syntax syntax = {
-        .command = COMMAND, .usage = usage, .options = options, .pool_arg = true};
+        .command = COMMAND,
+        .usage = "[[--pool] URI] [OPTION...]",
+        .about = "Looks at what commonly goes wrong on this machine, and says how to fix it. With "
+                 "the URI of a pool, also looks at what its fabric needs, whether its memory nodes "
+                 "answer, and how long a round trip takes.",
+        .notes = "The exit status is 1 if there is a problem. Warnings do not count.",
+        .options = options,
+        .pool_arg = true,
+    };
     struct uri parsed = {.scheme = ""};
     int code = CLI_OK;
     if (!cli_read(&syntax, argc, argv, &code))

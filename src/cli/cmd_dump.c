@@ -50,23 +50,6 @@ struct dumping {
     uint64_t damaged; /* entries that were left out, at most */
 };
 
-static void usage(void)
-{
-    fputs(
-        "usage: farside dump [OPTION...] FILE|-\n"
-        "\n"
-        "Writes tables with their index, their tuning and all their pairs to FILE, or with - to\n"
-        "the standard output, for 'farside load'. FILE is replaced when the dump is complete.\n"
-        "Others may change the tables meanwhile: each pair was there at some instant.\n"
-        "\n" CLI_POOL_HELP "  --table NAME    only this table; may be repeated (all tables)\n"
-        "  --json          write JSON lines, for people; they have no checksums\n"
-        "  -h, --help      show this help\n"
-        "\n"
-        "Entries that are damaged, or in a part of a table that is, are left out, all others are\n"
-        "written, and the exit status is 5.\n",
-        stdout);
-}
-
 /* ---- the file -------------------------------------------------------------------------------- */
 
 static int cannot_write(const struct output *out)
@@ -391,12 +374,24 @@ int cmd_dump(int argc, char **argv)
     struct dump_call c = {.count = 0};
     const struct cli_option options[] = {
         CLI_POOL(&c.target.pool),
-        {.name = "table", .take = take_chosen, .arg = &c},
-        {.name = "json", .flag = &c.json},
+        {"table", "NAME", "only this table; may be repeated (all tables)", .take = take_chosen,
+         .arg = &c},
+        {"json", NULL, "write JSON lines, for people; they have no checksums", .flag = &c.json},
         {.name = NULL},
     };
     const struct cli_syntax syntax = {
-        .command = COMMAND, .usage = usage, .options = options, .arg = "FILE", .args_max = 1};
+        .command = COMMAND,
+        .usage = "[OPTION...] FILE|-",
+        .about = "Writes tables with their index, their tuning and all their pairs to FILE, or "
+                 "with - to the standard output, for 'farside load'. FILE is replaced when the "
+                 "dump is complete. Others may change the tables meanwhile: each pair was there at "
+                 "some instant.",
+        .notes = "Entries that are damaged, or in a part of a table that is, are left out, all "
+                 "others are written, and the exit status is 5.",
+        .options = options,
+        .arg = "FILE",
+        .args_max = 1,
+    };
     int code = CLI_OK;
     if (!cli_read(&syntax, argc, argv, &code))
         return code;

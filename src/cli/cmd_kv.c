@@ -10,8 +10,7 @@
 #include <unistd.h>
 
 struct kv_command {
-    const char *name;
-    void (*usage)(void);
+    const char *name, *usage, *about;
     bool creates; /* a table that does not exist */
     int args_max;
 };
@@ -26,105 +25,44 @@ struct kv_call {
     size_t key_len;
 };
 
-static void print_options(bool creates)
-{
-    fputs("\n" CLI_POOL_HELP "  --table NAME    the table (" CLI_DEFAULT_TABLE ")\n"
-          "  --index NAME    the index that keeps the table\n",
-          stdout);
-    if (creates)
-        fputs("  --tuning TEXT   parameters of a table that is created (see below)\n", stdout);
-    fputs("  --hex           KEY is in hexadecimal, two digits for each byte\n"
-          "  -h, --help      show this help\n"
-          "\n"
-          "Put -- before a KEY that begins with -.\n",
-          stdout);
-    if (creates)
-        cli_print_tuning();
-}
-
 #define VALUE_HELP                                                                                 \
-    "Without VALUE, or with -, the value is read from the standard input, up to its end.\n"
+    "Without VALUE, or with -, the value is read from the standard input, up to its end. "
 #define CREATE_HELP                                                                                \
-    "If the table does not exist, it is created and kept by the index that --index names\n"        \
-    "(" CLI_DEFAULT_INDEX ").\n"
+    "If the table does not exist, it is created and kept by the index that --index names "         \
+    "(" CLI_DEFAULT_INDEX ")."
 
-static void usage_get(void)
-{
-    fputs("usage: farside get [OPTION...] KEY\n"
-          "\n"
-          "Writes the value of KEY to the standard output, without change; on a terminal, control\n"
-          "characters and backslashes are escaped, and a newline follows. The exit status is 3 if\n"
-          "there is no such key.\n",
-          stdout);
-    print_options(false);
-}
-
-static void usage_exists(void)
-{
-    fputs("usage: farside exists [OPTION...] KEY\n"
-          "\n"
-          "Prints nothing. The exit status is 0 if there is such a key, and 3 if there is none.\n",
-          stdout);
-    print_options(false);
-}
-
-static void usage_put(void)
-{
-    fputs("usage: farside put [OPTION...] KEY [VALUE|-]\n"
-          "\n"
-          "Sets the value of KEY, whether or not the key exists.\n" VALUE_HELP CREATE_HELP,
-          stdout);
-    print_options(true);
-}
-
-static void usage_insert(void)
-{
-    fputs("usage: farside insert [OPTION...] KEY [VALUE|-]\n"
-          "\n"
-          "Adds KEY with a value. If the key exists, nothing is changed and the exit status is "
-          "4.\n" VALUE_HELP CREATE_HELP,
-          stdout);
-    print_options(true);
-}
-
-static void usage_update(void)
-{
-    fputs("usage: farside update [OPTION...] KEY [VALUE|-]\n"
-          "\n"
-          "Sets the value of KEY. If there is no such key, none is added and the exit status is "
-          "3.\n" VALUE_HELP,
-          stdout);
-    print_options(false);
-}
-
-static void usage_incr(void)
-{
-    fputs(
-        "usage: farside incr [OPTION...] KEY [BY]\n"
-        "\n"
-        "Adds BY (1) to the value of KEY, as one atomic operation, and prints the sum. The value\n"
-        "is a decimal number of 64 bits with a sign; an absent key counts as 0. If it is anything\n"
-        "else, or the sum does not fit, nothing is changed.\n" CREATE_HELP,
-        stdout);
-    print_options(true);
-}
-
-static void usage_del(void)
-{
-    fputs("usage: farside del [OPTION...] KEY\n"
-          "\n"
-          "Deletes KEY and its value. The exit status is 3 if there is no such key.\n",
-          stdout);
-    print_options(false);
-}
-
-static const struct kv_command get_command = {"get", usage_get, false, 1};
-static const struct kv_command exists_command = {"exists", usage_exists, false, 1};
-static const struct kv_command put_command = {"put", usage_put, true, 2};
-static const struct kv_command insert_command = {"insert", usage_insert, true, 2};
-static const struct kv_command update_command = {"update", usage_update, false, 2};
-static const struct kv_command incr_command = {"incr", usage_incr, true, 2};
-static const struct kv_command del_command = {"del", usage_del, false, 1};
+static const struct kv_command get_command = {
+    "get", "[OPTION...] KEY",
+    "Writes the value of KEY to the standard output, without change; on a terminal, control "
+    "characters and backslashes are escaped, and a newline follows. The exit status is 3 if there "
+    "is no such key.",
+    false, 1};
+static const struct kv_command exists_command = {
+    "exists", "[OPTION...] KEY",
+    "Prints nothing. The exit status is 0 if there is such a key, and 3 if there is none.", false,
+    1};
+static const struct kv_command put_command = {
+    "put", "[OPTION...] KEY [VALUE|-]",
+    "Sets the value of KEY, whether or not the key exists. " VALUE_HELP CREATE_HELP, true, 2};
+static const struct kv_command insert_command = {
+    "insert", "[OPTION...] KEY [VALUE|-]",
+    "Adds KEY with a value. If the key exists, nothing is changed and the exit status is "
+    "4. " VALUE_HELP CREATE_HELP,
+    true, 2};
+static const struct kv_command update_command = {
+    "update", "[OPTION...] KEY [VALUE|-]",
+    "Sets the value of KEY. If there is no such key, none is added and the exit status is "
+    "3. " VALUE_HELP,
+    false, 2};
+static const struct kv_command incr_command = {
+    "incr", "[OPTION...] KEY [BY]",
+    "Adds BY (1) to the value of KEY, as one atomic operation, and prints the sum. The value is a "
+    "decimal number of 64 bits with a sign; an absent key counts as 0. If it is anything else, or "
+    "the sum does not fit, nothing is changed. " CREATE_HELP,
+    true, 2};
+static const struct kv_command del_command = {
+    "del", "[OPTION...] KEY",
+    "Deletes KEY and its value. The exit status is 3 if there is no such key.", false, 1};
 
 /* ---- reading the call ------------------------------------------------------------------------ */
 
@@ -134,18 +72,24 @@ static bool read_call(struct kv_call *c, const struct kv_command *command, int a
 {
     *c = (struct kv_call){.command = command->name, .target = {.table = CLI_DEFAULT_TABLE}};
     const struct cli_option options[] = {
-        {.name = "tuning", .text = &c->tuning}, /* only if it creates tables */
         CLI_POOL(&c->target.pool),
-        {.name = "table", .text = &c->target.table},
-        {.name = "index", .text = &c->target.index},
-        {.name = "hex", .flag = &c->hex},
+        CLI_TABLE(&c->target.table),
+        CLI_INDEX(&c->target.index),
+        {"hex", NULL, "KEY is in hexadecimal, two digits for each byte", .flag = &c->hex},
+        {command->creates ? "tuning" : NULL, "TEXT",
+         "parameters of a table that is created: name=number, joined by &", .text = &c->tuning},
         {.name = NULL},
     };
-    const struct cli_syntax syntax = {.command = command->name,
-                                      .usage = command->usage,
-                                      .options = command->creates ? options : options + 1,
-                                      .arg = "KEY",
-                                      .args_max = command->args_max};
+    const struct cli_syntax syntax = {
+        .command = command->name,
+        .usage = command->usage,
+        .about = command->about,
+        .notes = "Put -- before a KEY that begins with -.",
+        .lists = command->creates ? cli_print_tuning : NULL,
+        .options = options,
+        .arg = "KEY",
+        .args_max = command->args_max,
+    };
     if (!cli_read(&syntax, argc, argv, code))
         return false;
     c->key_text = argv[optind];

@@ -30,61 +30,39 @@ struct listing {
     uint64_t damaged; /* entries that were left out, at most */
 };
 
-static void print_options(bool scan, bool values)
-{
-    fputs("\n" CLI_POOL_HELP "  --table NAME    the table (" CLI_DEFAULT_TABLE ")\n"
-          "  --index NAME    the index that keeps the table\n",
-          stdout);
-    if (scan)
-        fputs("  --from KEY      the first key, which need not exist (the table's first)\n"
-              "  --to KEY        stop before this key (after the table's last)\n",
-              stdout);
-    fputs("  --prefix KEY    only keys that begin with these bytes\n"
-          "  --limit N       print at most N keys\n",
-          stdout);
-    if (values)
-        fputs("  --keys-only     print no values\n", stdout);
-    fputs("  --hex           bytes are in hexadecimal, two digits for each\n"
-          "  -0, --null      print bytes unchanged, each key and value with a NUL behind it\n"
-          "  -h, --help      show this help\n"
-          "\n",
-          stdout);
-    fputs(values ? "Each line has a key, a tab and the value. " : "Each line has a key. ", stdout);
-    fputs("What is not printable is escaped: \\\\, \\t,\n"
-          "\\n, \\r, and \\xHH for any other byte.\n",
-          stdout);
-}
+/* What the commands differ in. */
+struct list_command {
+    const char *name, *about, *notes;
+    bool values, scans;
+};
 
-static void usage_list(void)
-{
-    fputs(
-        "usage: farside list [OPTION...]\n"
-        "\n"
-        "Prints all keys of a table with their values, in no particular order. A key that exists\n"
-        "all the time is printed at least once; if the table grows meanwhile, perhaps twice.\n",
-        stdout);
-    print_options(false, true);
-}
+#define ESCAPED                                                                                    \
+    "What is not printable is escaped: \\\\, \\t, "                                                \
+    "\\n, \\r, and \\xHH for any other byte."
+#define WITH_VALUES "Each line has a key, a tab and the value. " ESCAPED
 
-static void usage_keys(void)
-{
-    fputs("usage: farside keys [OPTION...]\n"
-          "\n"
-          "Prints all keys of a table, in no particular order. A key that exists all the time is\n"
-          "printed at least once; if the table grows meanwhile, perhaps twice.\n",
-          stdout);
-    print_options(false, false);
-}
-
-static void usage_scan(void)
-{
-    fputs("usage: farside scan [OPTION...]\n"
-          "\n"
-          "Prints the keys of a range with their values, in ascending order of their bytes. The\n"
-          "table's index must keep keys in order; 'farside list' works with any table.\n",
-          stdout);
-    print_options(true, true);
-}
+static const struct list_command list_command = {
+    .name = "list",
+    .about =
+        "Prints all keys of a table with their values, in no particular order. A key that exists "
+        "all the time is printed at least once; if the table grows meanwhile, perhaps twice.",
+    .notes = WITH_VALUES,
+    .values = true,
+};
+static const struct list_command keys_command = {
+    .name = "keys",
+    .about = "Prints all keys of a table, in no particular order. A key that exists all the time "
+             "is printed at least once; if the table grows meanwhile, perhaps twice.",
+    .notes = "Each line has a key. " ESCAPED,
+};
+static const struct list_command scan_command = {
+    .name = "scan",
+    .about = "Prints the keys of a range with their values, in ascending order of their bytes. The "
+             "table's index must keep keys in order; 'farside list' works with any table.",
+    .notes = WITH_VALUES,
+    .values = true,
+    .scans = true,
+};
 
 /* ---- reading the call ------------------------------------------------------------------------ */
 
@@ -130,33 +108,35 @@ static int take_keys(struct list_call *c)
     return code;
 }
 
-enum { SCAN_OPTIONS = 2, VALUE_OPTIONS = 1 }; /* those that only some of the commands have */
-
-static bool read_call(struct list_call *c, const char *command, void (*usage)(void), int argc,
+static bool read_call(struct list_call *c, const struct list_command *command, int argc,
                       char **argv, int *code)
 {
-    unsigned left_out = usage == usage_scan   ? 0
-                        : usage == usage_list ? SCAN_OPTIONS
-                                              : SCAN_OPTIONS + VALUE_OPTIONS;
-    *c = (struct list_call){.command = command,
+    *c = (struct list_call){.command = command->name,
                             .target = {.table = CLI_DEFAULT_TABLE},
-                            .keys_only = usage == usage_keys,
+                            .keys_only = !command->values,
                             .limit = UINT64_MAX};
     const struct cli_option options[] = {
-        {.name = "from", .text = &c->from_text},      /* scan only */
-        {.name = "to", .text = &c->to_text},          /* scan only */
-        {.name = "keys-only", .flag = &c->keys_only}, /* scan and list */
         CLI_POOL(&c->target.pool),
-        {.name = "table", .text = &c->target.table},
-        {.name = "index", .text = &c->target.index},
-        {.name = "prefix", .text = &c->prefix_text},
-        {.name = "limit", .large = &c->limit, .min = 1, .max = LIMIT_MAX},
-        {.name = "hex", .flag = &c->hex},
-        {.name = "null", .letter = '0', .flag = &c->null},
+        CLI_TABLE(&c->target.table),
+        CLI_INDEX(&c->target.index),
+        {"prefix", "KEY", "only keys that begin with these bytes", .text = &c->prefix_text},
+        {"limit", "N", "print at most N keys", .large = &c->limit, .min = 1, .max = LIMIT_MAX},
+        {"hex", NULL, "bytes are in hexadecimal, two digits for each", .flag = &c->hex},
+        {.name = "null",
+         .letter = '0',
+         .help = "print bytes unchanged, each key and value with a NUL behind it",
+         .flag = &c->null},
+        {command->values ? "keys-only" : NULL, NULL, "print no values", .flag = &c->keys_only},
+        {command->scans ? "from" : NULL, "KEY",
+         "the first key, which need not exist (the table's first)", .text = &c->from_text},
+        {"to", "KEY", "stop before this key (after the table's last)", .text = &c->to_text},
         {.name = NULL},
     };
-    const struct cli_syntax syntax = {
-        .command = command, .usage = usage, .options = options + left_out};
+    const struct cli_syntax syntax = {.command = command->name,
+                                      .usage = "[OPTION...]",
+                                      .about = command->about,
+                                      .notes = command->notes,
+                                      .options = options};
     if (!cli_read(&syntax, argc, argv, code))
         return false;
     *code = take_keys(c);
@@ -306,20 +286,19 @@ int cmd_list(int argc, char **argv)
 {
     struct list_call c;
     int code = CLI_OK;
-    return read_call(&c, "list", usage_list, argc, argv, &code) ? print_table(&c, print_all) : code;
+    return read_call(&c, &list_command, argc, argv, &code) ? print_table(&c, print_all) : code;
 }
 
 int cmd_keys(int argc, char **argv)
 {
     struct list_call c;
     int code = CLI_OK;
-    return read_call(&c, "keys", usage_keys, argc, argv, &code) ? print_table(&c, print_all) : code;
+    return read_call(&c, &keys_command, argc, argv, &code) ? print_table(&c, print_all) : code;
 }
 
 int cmd_scan(int argc, char **argv)
 {
     struct list_call c;
     int code = CLI_OK;
-    return read_call(&c, "scan", usage_scan, argc, argv, &code) ? print_table(&c, print_range)
-                                                                : code;
+    return read_call(&c, &scan_command, argc, argv, &code) ? print_table(&c, print_range) : code;
 }

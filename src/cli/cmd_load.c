@@ -51,29 +51,6 @@ struct loading {
     uint64_t under_way[KEYS_BITS / 64];
 };
 
-static void usage(void)
-{
-    fputs("usage: farside load [OPTION...] FILE|-\n"
-          "\n"
-          "Loads what 'farside dump' has written, from FILE or with - from the standard input:\n"
-          "records or JSON lines. Tables that do not exist are created with the index and the\n"
-          "tuning of the dump. Stops at the first record that is damaged.\n"
-          "\n",
-          stdout);
-    fputs(CLI_POOL_HELP
-          "  --table NAME[=NEW]\n"
-          "                  only this table, as NEW; may be repeated (all tables)\n"
-          "  --merge         also into tables that have keys; of a key in both, the dump's pair\n"
-          "                  stays\n"
-          "  --index NAME    the index of tables that are created (the dump's)\n"
-          "  --tuning TEXT   parameters of tables that are created (the dump's, if the index is)\n"
-          "  --from RECORD   go on with an interrupted load at this record; implies --merge\n"
-          "  --check         only check the dump; needs no pool\n"
-          "  -h, --help      show this help\n",
-          stdout);
-    cli_print_tuning();
-}
-
 /* ---- putting pairs --------------------------------------------------------------------------- */
 
 /* Waits for at least `min` puts, unless fewer are under way. */
@@ -366,16 +343,32 @@ int cmd_load(int argc, char **argv)
     struct load_call c = {.target = {.pool = ""}, .from = 0};
     const struct cli_option options[] = {
         CLI_POOL(&c.target.pool),
-        {.name = "table", .take = take_chosen, .arg = &c},
-        {.name = "merge", .flag = &c.merge},
-        {.name = "index", .text = &c.target.index},
-        {.name = "tuning", .text = &c.tuning},
-        {.name = "from", .large = &c.from, .max = FROM_MAX},
-        {.name = "check", .flag = &c.check},
+        {"table", "NAME[=NEW]", "only this table, as NEW; may be repeated (all tables)",
+         .take = take_chosen, .arg = &c},
+        {"merge", NULL, "also into tables that have keys; of a key in both, the dump's pair stays",
+         .flag = &c.merge},
+        {"index", "NAME", "the index of tables that are created (the dump's)",
+         .text = &c.target.index},
+        {"tuning", "TEXT",
+         "parameters of tables that are created: name=number, joined by & (the dump's, if the "
+         "index is)",
+         .text = &c.tuning},
+        {"from", "RECORD", "go on with an interrupted load at this record; implies --merge",
+         .large = &c.from, .max = FROM_MAX},
+        {"check", NULL, "only check the dump; needs no pool", .flag = &c.check},
         {.name = NULL},
     };
     const struct cli_syntax syntax = {
-        .command = COMMAND, .usage = usage, .options = options, .arg = "FILE", .args_max = 1};
+        .command = COMMAND,
+        .usage = "[OPTION...] FILE|-",
+        .about = "Loads what 'farside dump' has written, from FILE or with - from the standard "
+                 "input: records or JSON lines. Tables that do not exist are created with the "
+                 "index and the tuning of the dump. Stops at the first record that is damaged.",
+        .lists = cli_print_tuning,
+        .options = options,
+        .arg = "FILE",
+        .args_max = 1,
+    };
     int code = CLI_OK;
     if (!cli_read(&syntax, argc, argv, &code))
         return code;

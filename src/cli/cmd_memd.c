@@ -21,27 +21,6 @@ struct memd_options {
     uint64_t size, threads, ready_fd;
 };
 
-static void usage(void)
-{
-    fputs("usage: farside memd --listen URI... --size BYTES [OPTION...]\n"
-          "\n"
-          "Serves memory to the clients of a pool until a signal ends it. SIGTERM and SIGINT let\n"
-          "it finish the requests that have arrived; SIGUSR1 prints its counters.\n"
-          "\n"
-          "  --listen URI        address to listen at: ucx://HOST:PORT or verbs://HOST:PORT\n"
-          "                      (required; may be repeated). Port 0 takes any free port. Once\n"
-          "                      the node is ready, it prints its addresses\n"
-          "  --size BYTES        bytes of memory, with k, m, g and t for powers of 1024\n"
-          "                      (required, unless --file holds a node's memory)\n"
-          "  --file PATH         keep the memory in this file, across restarts\n"
-          "  --threads N         threads for each address (half of the processors, at most 8)\n"
-          "  --secret-file PATH  accept only clients that know the secret in this file (without\n"
-          "                      this option, FARSIDE_SECRET_FILE or FARSIDE_SECRET, if set)\n"
-          "  --ready-fd N        also write the addresses to this descriptor, then close it\n"
-          "  -h, --help          show this help\n",
-          stdout);
-}
-
 static void print_counts(struct memd *memd)
 {
     struct wire_count_set c;
@@ -153,19 +132,34 @@ int cmd_memd(int argc, char **argv)
                                                           : (uint64_t)processors / 2,
                              .ready_fd = NO_FD};
     const struct cli_option options[] = {
-        {.name = "listen", .take = take_listen, .arg = &o, .needed = "URI"},
-        {.name = "size",
-         .large = &o.size,
-         .min = DIRECT_NODE_BYTES_MIN,
-         .max = DIRECT_NODE_BYTES_MAX,
+        {"listen", "URI",
+         "address to listen at: ucx://HOST:PORT or verbs://HOST:PORT (required; may be repeated); "
+         "port 0 takes any free port; the node prints its addresses when it is ready",
+         .take = take_listen, .arg = &o, .needed = true},
+        {"size", "BYTES",
+         "bytes of memory, with k, m, g and t for powers of 1024 (required, unless --file holds a "
+         "node's memory)",
+         .large = &o.size, .min = DIRECT_NODE_BYTES_MIN, .max = DIRECT_NODE_BYTES_MAX,
          .bytes = true},
-        {.name = "file", .text = &o.file},
-        {.name = "threads", .large = &o.threads, .min = 1, .max = THREADS_MAX},
-        {.name = "secret-file", .text = &o.secret_file},
-        {.name = "ready-fd", .large = &o.ready_fd, .max = 65535},
+        {"file", "PATH", "keep the memory in this file, across restarts", .text = &o.file},
+        {"threads", "N", "threads for each address (half of the processors, at most 8)",
+         .large = &o.threads, .min = 1, .max = THREADS_MAX},
+        {"secret-file", "PATH",
+         "accept only clients that know the secret in this file (without this option, "
+         "FARSIDE_SECRET_FILE or FARSIDE_SECRET, if set)",
+         .text = &o.secret_file},
+        {"ready-fd", "N", "also write the addresses to this descriptor, then close it",
+         .large = &o.ready_fd, .max = 65535},
         {.name = NULL},
     };
-    const struct cli_syntax syntax = {.command = "memd", .usage = usage, .options = options};
+    const struct cli_syntax syntax = {
+        .command = "memd",
+        .usage = "--listen URI... --size BYTES [OPTION...]",
+        .about =
+            "Serves memory to the clients of a pool until a signal ends it. SIGTERM and SIGINT let "
+            "it finish the requests that have arrived; SIGUSR1 prints its counters.",
+        .options = options,
+    };
     int code = CLI_OK;
     if (!cli_read(&syntax, argc, argv, &code))
         return code;

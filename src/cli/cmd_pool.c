@@ -15,26 +15,6 @@ enum { CHECK_CLEAN = CLI_OK, CHECK_PROBLEMS = CLI_FAILED, CHECK_NOT_DONE = 3 };
 
 #define COMMAND "pool check"
 
-static void usage(void)
-{
-    fputs(
-        "usage: farside pool check [[--pool] URI] [OPTION...]\n"
-        "       farside pool remove [[--pool] URI] [OPTION...]\n"
-        "\n"
-        "check walks a whole pool while others work on it, and reports what is wrong: broken\n"
-        "links, duplicates, and locks and memory of dead sessions. remove removes a shm: pool\n"
-        "with everything in it, after asking.\n"
-        "\n" CLI_POOL_HELP "  --repair        check: repair what is wrong\n"
-        "  --json          check: print JSON\n"
-        "  --yes           remove: do not ask\n"
-        "  --force         remove: also a pool that has sessions, or cannot be opened\n"
-        "  -h, --help      show this help\n"
-        "\n"
-        "The exit status of check is 0 if nothing is wrong (or all was repaired), 1 if something\n"
-        "is, 2 if the command was used wrongly, and 3 if the pool could not be checked.\n",
-        stdout);
-}
-
 /* ---- output ---------------------------------------------------------------------------------- */
 
 struct listener {
@@ -167,12 +147,20 @@ static int cmd_pool_check(int argc, char **argv)
     bool repair = false, json = false;
     const struct cli_option options[] = {
         CLI_POOL(&uri),
-        {.name = "repair", .flag = &repair},
-        {.name = "json", .flag = &json},
+        {"repair", NULL, "repair what is wrong", .flag = &repair},
+        {"json", NULL, "print JSON", .flag = &json},
         {.name = NULL},
     };
     const struct cli_syntax syntax = {
-        .command = COMMAND, .usage = usage, .options = options, .pool_arg = true};
+        .command = COMMAND,
+        .usage = "[[--pool] URI] [OPTION...]",
+        .about = "Walks a whole pool while others work on it, and reports what is wrong: broken "
+                 "links, duplicates, and locks and memory of dead sessions.",
+        .notes = "The exit status is 0 if nothing is wrong (or all was repaired), 1 if something "
+                 "is, 2 if the command was used wrongly, and 3 if the pool could not be checked.",
+        .options = options,
+        .pool_arg = true,
+    };
     int code = CLI_OK;
     return cli_read(&syntax, argc, argv, &code) ? check_pool(uri, repair, json) : code;
 }
@@ -273,12 +261,17 @@ static int cmd_pool_remove(int argc, char **argv)
     struct removal r = {.uri = NULL};
     const struct cli_option options[] = {
         CLI_POOL(&r.uri),
-        {.name = "yes", .flag = &r.yes},
-        {.name = "force", .flag = &r.force},
+        {"yes", NULL, "do not ask", .flag = &r.yes},
+        {"force", NULL, "also a pool that has sessions, or cannot be opened", .flag = &r.force},
         {.name = NULL},
     };
     const struct cli_syntax syntax = {
-        .command = REMOVE, .usage = usage, .options = options, .pool_arg = true};
+        .command = REMOVE,
+        .usage = "[[--pool] URI] [OPTION...]",
+        .about = "Removes a shm: pool with everything in it, after asking.",
+        .options = options,
+        .pool_arg = true,
+    };
     int code = CLI_OK;
     if (!cli_read(&syntax, argc, argv, &code))
         return code;
@@ -294,5 +287,5 @@ int cmd_pool(int argc, char **argv)
         {.name = "remove", .run = cmd_pool_remove},
         {.name = NULL},
     };
-    return cli_subcommand("pool", subcommands, usage, argc, argv);
+    return cli_subcommand("pool", subcommands, argc, argv);
 }

@@ -6,21 +6,6 @@
 
 #define FILES_MAX 64
 
-static void usage(void)
-{
-    fputs(
-        "usage: farside report [--report FILE] [--csv FILE|-] RESULTS...\n"
-        "\n"
-        "Makes one page with charts of results that bench, compare and reproduce have written "
-        "with\n"
-        "--json.\n"
-        "\n"
-        "  --report FILE   the page, for a browser: one HTML file that needs nothing else\n"
-        "  --csv FILE|-    the results for spreadsheets: a row for each run and kind of operation\n"
-        "  -h, --help      show this help\n",
-        stdout);
-}
-
 /* Adds the results of a file to the array. Unless CLI_OK, the message is printed. */
 static int add_results(json_t *results, const char *name)
 {
@@ -62,15 +47,21 @@ int cmd_report(int argc, char **argv)
 {
     struct pages_names files = {.json = NULL};
     const struct cli_option options[] = {
-        {.name = "report", .text = &files.report},
-        {.name = "csv", .text = &files.csv},
+        {"report", "FILE", "the page, for a browser: one HTML file that needs nothing else",
+         .text = &files.report},
+        {"csv", "FILE|-", "the results for spreadsheets: a row for each run and kind of operation",
+         .text = &files.csv},
         {.name = NULL},
     };
-    const struct cli_syntax syntax = {.command = "report",
-                                      .usage = usage,
-                                      .options = options,
-                                      .arg = "RESULTS",
-                                      .args_max = FILES_MAX};
+    const struct cli_syntax syntax = {
+        .command = "report",
+        .usage = "[--report FILE] [--csv FILE|-] RESULTS...",
+        .about = "Makes one page with charts of results that bench, compare and reproduce have "
+                 "written with --json.",
+        .options = options,
+        .arg = "RESULTS",
+        .args_max = FILES_MAX,
+    };
     int code = CLI_OK;
     if (!cli_read(&syntax, argc, argv, &code))
         return code;

@@ -12,34 +12,10 @@
 
 #define DEFAULT_DIR "reproduction"
 
-static void usage(void)
+static void print_experiments(void)
 {
     const struct experiment *e = NULL;
-    fputs(
-        "usage: farside reproduce LIST|all [OPTION...]\n"
-        "       farside reproduce --list\n"
-        "\n"
-        "Repeats experiments of the papers on the indexes, and says which of their claims hold\n"
-        "here. LIST has names with commas between them. Throughput and latency are of a modelled\n"
-        "network in virtual time; round trips, bytes and space do not depend on time.\n"
-        "\n"
-        "  --list          print the experiments and the figures that they repeat\n"
-        "  --quick         fewer keys, operations and points: all of it takes minutes\n"
-        "  --out DIR       the directory for the results (" DEFAULT_DIR ")\n"
-        "  --resume        use the results in DIR that are of the same configuration and\n"
-        "                  version, and measure only what is missing\n"
-        "  --force         measure again what DIR has results of, and replace them\n"
-        "  --testbed URI   measure throughput and latency on this pool, not on the model; the\n"
-        "                  clients are threads of this process\n"
-        "  --json FILE|-   also write results and claims as JSON; with -, print only that\n"
-        "  --report FILE   also write a page with charts, for a browser: one HTML file that needs\n"
-        "                  nothing else\n"
-        "  --csv FILE|-    also write the runs for spreadsheets: a row for each run and kind of\n"
-        "                  operation\n"
-        "  -h, --help      show this help\n"
-        "\n"
-        "The experiments:\n",
-        stdout);
+    fputs("\nThe experiments:\n", stdout);
     for (unsigned i = 0; (e = experiment_at(i)) != NULL; i++)
         printf("  %-12s%s\n", e->name, e->summary);
 }
@@ -213,17 +189,33 @@ int cmd_reproduce(int argc, char **argv)
     struct pages_names files = {.json = NULL};
     char names[EXPERIMENT_NAMES_BYTES];
     const struct cli_option options[] = {
-        {.name = "list", .flag = &list},
-        {.name = "quick", .flag = &s.options.quick},
-        {.name = "out", .text = &s.options.dir},
-        {.name = "resume", .flag = &s.options.resume},
-        {.name = "force", .flag = &force},
-        {.name = "testbed", .text = &s.options.setting.testbed},
+        {"list", NULL, "print the experiments and the figures that they repeat", .flag = &list},
+        {"quick", NULL, "fewer keys, operations and points: all of it takes minutes",
+         .flag = &s.options.quick},
+        {"out", "DIR", "the directory for the results (" DEFAULT_DIR ")", .text = &s.options.dir},
+        {"resume", NULL,
+         "use the results in DIR that are of the same configuration and version, and measure only "
+         "what is missing",
+         .flag = &s.options.resume},
+        {"force", NULL, "measure again what DIR has results of, and replace them", .flag = &force},
+        {"testbed", "URI",
+         "measure throughput and latency on this pool, not on the model; the clients are threads "
+         "of this process",
+         .text = &s.options.setting.testbed},
         PAGES_OPTIONS(&files),
         {.name = NULL},
     };
     const struct cli_syntax syntax = {
-        .command = "reproduce", .usage = usage, .options = options, .args_max = 1};
+        .command = "reproduce",
+        .usage = "LIST|all [OPTION...]\n       farside reproduce --list",
+        .about =
+            "Repeats experiments of the papers on the indexes, and says which of their claims hold "
+            "here. LIST has names with commas between them. Throughput and latency are of a "
+            "modelled network in virtual time; round trips, bytes and space do not depend on time.",
+        .lists = print_experiments,
+        .options = options,
+        .args_max = 1,
+    };
     int code = CLI_OK;
     if (!cli_read(&syntax, argc, argv, &code))
         return code;

@@ -8,19 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static void usage(void)
-{
-    fputs(
-        "usage: farside stat [[--pool] URI] [OPTION...]\n"
-        "\n"
-        "Shows how the memory of a pool is used, and what its tables hold. Reads every table from\n"
-        "end to end.\n"
-        "\n" CLI_POOL_HELP "  --table NAME    show only this table\n"
-        "  --json          print JSON\n"
-        "  -h, --help      show this help\n",
-        stdout);
-}
-
 /* ---- collecting ------------------------------------------------------------------------------ */
 
 /* Of a pool with nodes that are away it is not known how the memory is used. */
@@ -232,12 +219,18 @@ int cmd_stat(int argc, char **argv)
     bool json = false;
     const struct cli_option options[] = {
         CLI_POOL(&target.pool),
-        {.name = "table", .text = &target.table},
-        {.name = "json", .flag = &json},
+        {"table", "NAME", "show only this table", .text = &target.table},
+        {"json", NULL, "print JSON", .flag = &json},
         {.name = NULL},
     };
     const struct cli_syntax syntax = {
-        .command = "stat", .usage = usage, .options = options, .pool_arg = true};
+        .command = "stat",
+        .usage = "[[--pool] URI] [OPTION...]",
+        .about = "Shows how the memory of a pool is used, and what its tables hold. Reads every "
+                 "table from end to end.",
+        .options = options,
+        .pool_arg = true,
+    };
     int code = CLI_OK;
     if (!cli_read(&syntax, argc, argv, &code))
         return code;

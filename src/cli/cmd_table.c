@@ -10,30 +10,7 @@
 
 #define EXPECTED_KEYS_MAX 1000000000000ull
 
-static void usage(void)
-{
-    fputs("usage: farside table list [OPTION...]\n"
-          "       farside table create [OPTION...] TABLE\n"
-          "       farside table drop [OPTION...] TABLE\n"
-          "\n"
-          "Lists the tables of a pool, creates a table, or removes one with everything in it.\n"
-          "\n",
-          stdout);
-    fputs(CLI_POOL_HELP
-          "  --index NAME    create: the index that keeps the table (" CLI_DEFAULT_INDEX ")\n"
-          "                  drop: remove the table only if this index keeps it\n"
-          "  --tuning TEXT   create: parameters of the table (see below)\n"
-          "  --expected-keys N\n"
-          "                  create: make room for that many keys; the table grows beyond it\n"
-          "  --count         list: show the number of keys and the tuning, too; this reads every\n"
-          "                  table from end to end\n"
-          "  --json          list: print JSON\n"
-          "  -h, --help      show this help\n"
-          "\n"
-          "Put -- before a TABLE that begins with -.\n",
-          stdout);
-    cli_print_tuning();
-}
+#define HYPHEN_NOTE "Put -- before a TABLE that begins with -."
 
 /* ---- list ------------------------------------------------------------------------------------ */
 
@@ -99,11 +76,18 @@ static int cmd_table_list(int argc, char **argv)
     bool count = false, json = false;
     const struct cli_option options[] = {
         CLI_POOL(&target.pool),
-        {.name = "count", .flag = &count},
-        {.name = "json", .flag = &json},
+        {"count", NULL,
+         "show the number of keys and the tuning, too; this reads every table from end to end",
+         .flag = &count},
+        {"json", NULL, "print JSON", .flag = &json},
         {.name = NULL},
     };
-    const struct cli_syntax syntax = {.command = "table list", .usage = usage, .options = options};
+    const struct cli_syntax syntax = {
+        .command = "table list",
+        .usage = "[OPTION...]",
+        .about = "Lists the tables of a pool.",
+        .options = options,
+    };
     struct table_list tables = {.count = 0};
     struct cli_table t = {.pool = NULL};
     int code = CLI_OK;
@@ -133,16 +117,24 @@ static int cmd_table_create(int argc, char **argv)
     struct far_table_options made = {.tuning = NULL};
     const struct cli_option options[] = {
         CLI_POOL(&target.pool),
-        {.name = "index", .text = &target.index},
-        {.name = "tuning", .text = &made.tuning},
-        {.name = "expected-keys", .large = &made.expected_keys, .max = EXPECTED_KEYS_MAX},
+        {"index", "NAME", "the index that keeps the table (" CLI_DEFAULT_INDEX ")",
+         .text = &target.index},
+        {"tuning", "TEXT", "parameters of the table: name=number, joined by &",
+         .text = &made.tuning},
+        {"expected-keys", "N", "make room for that many keys; the table grows beyond it",
+         .large = &made.expected_keys, .max = EXPECTED_KEYS_MAX},
         {.name = NULL},
     };
-    const struct cli_syntax syntax = {.command = "table create",
-                                      .usage = usage,
-                                      .options = options,
-                                      .arg = "TABLE",
-                                      .args_max = 1};
+    const struct cli_syntax syntax = {
+        .command = "table create",
+        .usage = "[OPTION...] TABLE",
+        .about = "Creates an empty table.",
+        .notes = HYPHEN_NOTE,
+        .lists = cli_print_tuning,
+        .options = options,
+        .arg = "TABLE",
+        .args_max = 1,
+    };
     struct cli_table t = {.pool = NULL};
     int code = CLI_OK;
     if (!cli_read(&syntax, argc, argv, &code))
@@ -163,11 +155,18 @@ static int cmd_table_drop(int argc, char **argv)
     struct cli_target target = {.pool = NULL};
     const struct cli_option options[] = {
         CLI_POOL(&target.pool),
-        {.name = "index", .text = &target.index},
+        {"index", "NAME", "remove the table only if this index keeps it", .text = &target.index},
         {.name = NULL},
     };
     const struct cli_syntax syntax = {
-        .command = "table drop", .usage = usage, .options = options, .arg = "TABLE", .args_max = 1};
+        .command = "table drop",
+        .usage = "[OPTION...] TABLE",
+        .about = "Removes a table with everything in it.",
+        .notes = HYPHEN_NOTE,
+        .options = options,
+        .arg = "TABLE",
+        .args_max = 1,
+    };
     struct cli_table t;
     int code = CLI_OK;
     if (!cli_read(&syntax, argc, argv, &code))
@@ -191,5 +190,5 @@ int cmd_table(int argc, char **argv)
         {.name = "drop", .run = cmd_table_drop},
         {.name = NULL},
     };
-    return cli_subcommand("table", subcommands, usage, argc, argv);
+    return cli_subcommand("table", subcommands, argc, argv);
 }

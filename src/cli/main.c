@@ -58,6 +58,8 @@ static int dispatch(int argc, char **argv)
         return CLI_MISUSED;
     }
     const char *name = argv[1];
+    if (strcmp(name, "help") == 0 && argc > 2)
+        return dispatch(3, (char *[]){argv[0], argv[2], (char *)"--help", NULL});
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
         usage(stdout);
         return CLI_OK;

@@ -12,16 +12,18 @@ struct pages_names {
 };
 
 #define PAGES_OPTIONS(names)                                                                       \
-    {.name = "json", .text = &(names)->json}, {.name = "report", .text = &(names)->report},        \
+    {"json", "FILE|-", "also write the results as JSON; with -, print only that",                  \
+     .text = &(names)->json},                                                                      \
+        {"report", "FILE",                                                                         \
+         "also write a page with charts, for a browser: one HTML file that needs nothing "         \
+         "else",                                                                                   \
+         .text = &(names)->report},                                                                \
     {                                                                                              \
-        .name = "csv", .text = &(names)->csv                                                       \
+        "csv", "FILE|-",                                                                           \
+            "also write the results for spreadsheets: a row for each run and kind of "             \
+            "operation",                                                                           \
+            .text = &(names)->csv                                                                  \
     }
-#define PAGES_HELP                                                                                 \
-    "  --json FILE|-      also write the results as JSON; with -, print only that\n"               \
-    "  --report FILE      also write a page with charts, for a browser: one HTML file that\n"      \
-    "                     needs nothing else\n"                                                    \
-    "  --csv FILE|-       also write the results for spreadsheets: a row for each run and\n"       \
-    "                     kind of operation\n"
 
 struct pages {
     const char *command, *json_name;

@@ -29,7 +29,7 @@ commands=$("$FARSIDE" --help | sed -n 's/^  \([a-z]*\)  .*/\1/p')
     complete_words "$FARSIDE" ge
     expect_words get
     for command in $commands; do
-        options=$("$FARSIDE" "$command" --help | grep -oE -- '^ +(-., )?--[a-z-]+' | grep -oE -- '--[a-z-]+' | sort -u)
+        options=$("$FARSIDE" "$command" --help | grep -oE -- '^  (-., )?--[a-z-]+' | grep -oE -- '--[a-z-]+' | sort -u)
         complete_words "$FARSIDE" "$command" --
         expect_words $options
     done
@@ -46,6 +46,8 @@ commands=$("$FARSIDE" --help | sed -n 's/^  \([a-z]*\)  .*/\1/p')
 }
 complete_words "$FARSIDE" table ''
 expect_words list create drop
+complete_words "$FARSIDE" table drop --
+expect_words --pool --index --help
 complete_words "$FARSIDE" pool ''
 expect_words check remove
 complete_words "$FARSIDE" get --pool s

@@ -34,7 +34,7 @@ run_leased() {
 
 # The names of the build's indexes, one on a line.
 indexes() {
-    "$FARSIDE" check --help | sed -n 's/.*--index LIST|all.*(all)://p' | grep -o '[^ ]*'
+    "$FARSIDE" check --help | sed -n 's/^The indexes://p' | grep -o '[^ ]*'
 }
 
 # The same as messages have them: "race, another".
