@@ -3,7 +3,6 @@
 #include "base/text.h"
 #include "cli/cli.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,16 +76,17 @@ static void faults_text(unsigned faults, char *text, size_t room)
                                      site_fault_name((enum site_fault)i));
 }
 
-static void print_site(const struct site *site)
+static void print_site(struct columns *c, const struct site *site)
 {
-    printf("  %-56s %5u %9" PRIu64, site->name, site->line, site->posts);
-    for (unsigned i = 0; i < SITE_FAULT_COUNT; i++) {
-        char count[24] = "-";
+    columns_text(c, site->name);
+    columns_number(c, site->line, 0);
+    columns_number(c, (double)site->posts, 0);
+    for (unsigned i = 0; i < SITE_FAULT_COUNT; i++)
         if (site_applies(site, (enum site_fault)i))
-            snprintf(count, sizeof count, "%" PRIu64, site->met[i]);
-        printf(" %8s", count);
-    }
-    printf("\n");
+            columns_number(c, (double)site->met[i], 0);
+        else
+            columns_text(c, "-");
+    columns_end(c);
 }
 
 /* How many of the sites that a fault applies to have met it? */
@@ -103,15 +103,15 @@ static unsigned count_met(const struct sites *s, enum site_fault fault, unsigned
 
 void check_sites_print(const struct sites *s)
 {
+    struct column column[3 + SITE_FAULT_COUNT] = {{"place", -56}, {"line", 5}, {"posts", 9}};
+    struct columns c = {.out = stdout, .column = column, .indent = 2};
     unsigned reached = 0;
-    printf("places that post verbs, and how often faults struck there (-: does not apply)\n"
-           "  %-56s %5s %9s",
-           "place", "line", "posts");
     for (unsigned i = 0; i < SITE_FAULT_COUNT; i++)
-        printf(" %8s", site_fault_name((enum site_fault)i));
-    printf("\n");
+        column[3 + i] = (struct column){site_fault_name((enum site_fault)i), 8};
+    puts("places that post verbs, and how often faults struck there (-: does not apply)");
+    columns_heads(&c, 3 + SITE_FAULT_COUNT);
     for (uint32_t i = 0; i < s->count; i++) {
-        print_site(&s->site[i]);
+        print_site(&c, &s->site[i]);
         reached += s->site[i].posts > 0;
     }
     printf("  reached: %u of %u places\n", reached, s->count);

@@ -1,8 +1,8 @@
 #include "cli/pages.h"
 
 #include "cli/cli.h"
-#include "report/csv.h"
 #include "report/page.h"
+#include "report/spreadsheet.h"
 
 static bool is_stdout(const char *name)
 {
@@ -41,7 +41,7 @@ int pages_close_all(struct pages *p, json_t *array)
     if (good && p->report.file)
         good = page_write(p->report.file, array);
     if (good && p->csv.file)
-        csv_write(p->csv.file, array);
+        spreadsheet_write(p->csv.file, array);
     int report = outfile_close(&p->report, good), csv = outfile_close(&p->csv, good);
     json_decref(array);
     return report != CLI_OK ? report : csv;

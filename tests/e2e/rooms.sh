@@ -35,7 +35,7 @@ bench base fabric store model out bench | pool POOLS index
 compare base fabric out bench compare | store
 compare/modules compare
 reproduce base out bench reproduce | store
-report report
+report out report
 cli base index out bench compare report reproduce check sim memd cli | fabric store
 ROOMS
 

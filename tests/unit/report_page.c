@@ -1,7 +1,8 @@
 /* Pages and tables for spreadsheets: what they have, and what they escape. e2e/report_browser looks
  * at what a page draws. */
-#include "report/csv.h"
+#include "out/csv.h"
 #include "report/page.h"
+#include "report/spreadsheet.h"
 
 #include <stdarg.h>
 #include <stddef.h>
@@ -34,12 +35,16 @@ static void fields_are_quoted_if_they_must_be(void **state)
 {
     (void)state;
     FILE *out = paper_open();
-    csv_field(out, "plain text");
-    csv_field(out, "a,b");
-    csv_field(out, "say \"x\"");
-    csv_field(out, "two\nlines");
-    csv_field(out, "");
-    paper_expect(out, "plain text\"a,b\"\"say \"\"x\"\"\"\"two\nlines\"");
+    struct csv c = {.out = out};
+    csv_text(&c, "plain text");
+    csv_text(&c, "a,b");
+    csv_text(&c, "say \"x\"");
+    csv_text(&c, "two\nlines");
+    csv_text(&c, "");
+    csv_value(&c, NULL);
+    csv_end(&c);
+    csv_text(&c, "next");
+    paper_expect(out, "plain text,\"a,b\",\"say \"\"x\"\"\",\"two\nlines\",,\r\nnext");
 }
 
 /* A run with one kind of operation. */
@@ -126,7 +131,7 @@ static void spreadsheets_have_a_row_for_each_operation(void **state)
     json_object_set_new(json_object_get(run, "per_op"), "put", json_pack("{s:i}", "count", 3));
     json_t *results = new_results(json_pack("[o]", run));
     FILE *out = paper_open();
-    csv_write(out, results);
+    spreadsheet_write(out, results);
     assert_int_equal(fclose(out), 0);
     assert_int_equal(strncmp(paper, "pool,index,", 11), 0);
     assert_int_equal(count_of(paper, "\r\n"), 3);
@@ -143,7 +148,7 @@ static void spreadsheets_name_experiment_and_cell(void **state)
     json_t *results = json_pack("[{s:[{s:s, s:[{s:s, s:[o]}]}]}]", "experiments", "name", "skew",
                                 "cells", "name", "race-50", "runs", new_run("race", "a", 1, 5));
     FILE *out = paper_open();
-    csv_write(out, results);
+    spreadsheet_write(out, results);
     assert_int_equal(fclose(out), 0);
     assert_int_equal(strncmp(paper, "experiment,cell,pool,index,", 27), 0);
     assert_int_equal(count_of(paper, "\r\nskew,race-50,,race,"), 1);
