@@ -29,6 +29,7 @@
 #include <cmocka.h>
 
 #define expect_ok(call) assert_int_equal(call, FAR_OK)
+#define TEST(name)      static void name(void **state __attribute__((unused)))
 
 /* ---- places ---------------------------------------------------------------------------------- */
 
@@ -59,7 +60,8 @@ static inline bool place_is(const struct place *p, const struct fab_req *req, un
            (p->len == 0 || v->len == p->len) && req->count >= p->least && (!p->is || p->is(req, i));
 }
 
-/* Nowhere: the operation runs to its end. */
+/* The operation runs to its end. */
+#define NOWHERE ((struct place){.is = place_never})
 static inline bool place_never(const struct fab_req *req, unsigned verb)
 {
     (void)req;
@@ -122,7 +124,7 @@ static inline int actor_do(struct actor *a, unsigned count)
 static inline void actor_pass_place(struct actor *a)
 {
     if (!a->place.each)
-        a->place = (struct place){.is = place_never};
+        a->place = NOWHERE;
 }
 
 /* How many verbs of the request happen before it stops again; more than it has: it does not. */
@@ -258,17 +260,23 @@ static inline int actor_refuse(struct actor *a, int status)
     return actor_run(a);
 }
 
-/* The client dies: no other verb of it happens, and its slot and all it has stay as they are. */
+/* No other verb of its operation happens. */
+static inline int actor_abort(struct actor *a)
+{
+    if (!a->fiber || fiber_finished(a->fiber))
+        return FAR_OK;
+    a->dead = true;
+    a->how = a->next > 0 ? ANSWERED : REFUSED;
+    a->answer = a->next > 0 ? FAR_UNKNOWN : FAR_UNREACHABLE;
+    int rc = actor_run(a);
+    ASSERT(rc != STOPPED);
+    return rc;
+}
+
+/* The same, and the client is dead: its slot and all it has stay as they are. */
 static inline int actor_kill(struct actor *a)
 {
-    int rc = FAR_OK;
-    a->dead = true;
-    if (a->fiber && !fiber_finished(a->fiber)) {
-        a->how = !a->req || a->next > 0 ? ANSWERED : REFUSED;
-        a->answer = a->next > 0 ? FAR_UNKNOWN : FAR_UNREACHABLE;
-        rc = actor_run(a);
-        ASSERT(rc != STOPPED);
-    }
+    int rc = actor_abort(a);
     store_rig_kill(a->s);
     a->s = NULL;
     return rc;
@@ -300,9 +308,11 @@ static inline void actor_tear(struct actor *a)
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
+/* Its session is closed, unless it is the rig's. A test that has failed may leave it stopped. */
 static inline void actor_leave(struct actor *a)
 {
-    if (a->s)
+    (void)actor_abort(a);
+    if (a->s && a->s != a->r->session)
         far_session_close(a->s);
     a->s = NULL;
     fiber_destroy(a->fiber);
