@@ -57,6 +57,8 @@ static enum block_verdict probe_judge(const struct index_probe *p, const struct 
 {
     uint32_t bytes = size_class_bytes(pointer_class(b->slot));
     unsigned generation = slot_generation(p->format, b->slot);
+    if (b->bytes == 0) /* as damaged as if it led to nothing whole */
+        return BLOCK_STALE;
     if (b->bytes == bytes)
         return block_judge(b->image, bytes, generation, p->key.data, p->key.len);
     enum block_verdict verdict =
@@ -105,9 +107,8 @@ int index_probe_blocks(struct op *op, const struct index_probe *p, const uint64_
         for (; candidates; candidates &= candidates - 1) {
             unsigned place = (unsigned)__builtin_ctzll(candidates);
             uint64_t slot = words[place];
-            if (pointer_gaddr(slot) == 0)
-                found->stale = slot; /* as damaged as if it led to nothing whole */
-            else if (!index_blocks_add(&blocks, slot, probe_bytes(p, slot), place))
+            uint32_t bytes = pointer_gaddr(slot) != 0 ? probe_bytes(p, slot) : 0;
+            if (!index_blocks_add(&blocks, slot, bytes, place))
                 break;
         }
         int rc = read_blocks(op, &blocks, p->may_be_freed);

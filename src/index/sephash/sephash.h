@@ -62,6 +62,10 @@
  *       back, or lets a key be deleted or replaced, and no other merge goes on before the reserve
  *       is complete. A segment has as many pages as its next merge needs: so such a merge takes no
  *       more than it gives back.
+ *   SEPHASH-H9  A value that was replaced or deleted does not come back if the newer block is
+ *       damaged. Nobody can tell the key of such a block: it may be that of any older entry with
+ *       its tag. So an entry stays ahead of these: in merges, in splits that change the tags, and
+ *       as a word without an address if it is a delete. A repair removes them together with it.
  *
  * Progress: lock-free, except that an operation that finds C full waits a little for the client
  * that has filled it. Every loop is bounded and ends with FAR_CONTENTION.

@@ -27,7 +27,8 @@ struct walk {
     struct index_parts_walk parts_walk;
     struct sephash_state state;
     uint64_t *marks; /* of its filter, in BUF_BLOCK_OUT */
-    uint64_t *words; /* a copy of all words of the segment, as they were read */
+    uint64_t *words; /* copies of all words of the segment: as they were read, */
+    uint64_t *kept;  /* and as a merge would keep them; 0: it would not */
     unsigned words_room;
     const struct index_part *part; /* the segment, */
     uint64_t visited;              /* and the word of its anchor when the walk came to it */
@@ -51,7 +52,8 @@ static int make_room(struct walk *w, unsigned words)
         return FAR_OK;
     free(w->words);
     w->words_room = words;
-    w->words = malloc(words * sizeof *w->words);
+    w->words = malloc(2 * words * sizeof *w->words);
+    w->kept = w->words ? w->words + words : NULL;
     return w->words ? index_walk_room(&w->base, words, 4 * words) : index_walk_no_memory();
 }
 
@@ -94,19 +96,11 @@ static bool in_range(const struct walk *w, unsigned place)
     return place >= from && place < to;
 }
 
-/* Does the word count? Those that do not have been cleared. */
-static bool counts(const struct walk *w, unsigned place)
-{
-    unsigned entries = w->state.look.segment.entries;
-    uint64_t word = place < entries ? w->state.main[place] : w->state.look.slots[place - entries];
-    return word != 0;
-}
-
 static bool has_block(void *arg, unsigned place, uint64_t *pointer)
 {
     const struct walk *w = arg;
     *pointer = w->words[place];
-    return counts(w, place);
+    return w->kept[place] != 0;
 }
 
 static int each_block(void *arg, unsigned place, const void *block)
@@ -124,7 +118,7 @@ static int check_words(struct walk *w)
     unsigned entries = l->segment.entries, used = entries + l->filled;
     w->base.seen_count = 0;
     for (unsigned i = 0; i < entries; i++)
-        if (counts(w, i) && !in_range(w, i)) /* SEPHASH-W3 */
+        if (w->kept[i] != 0 && !in_range(w, i)) /* SEPHASH-W3 */
             found(w, UNSORTED, i);
     for (unsigned i = used; i < entries + w->view->shape.slots; i++)
         if (w->words[i] != 0 && w->words[i] != SEPHASH_VOID)
@@ -162,8 +156,43 @@ static int change_word(struct walk *w, const struct index_finding *f, uint64_t t
     gaddr at = word_at(&w->base, f->place, &delta);
     unsigned n = op_cas(w->base.op, at, delta, f->found, to);
     int rc = batch_flush(&w->base.op->batch);
-    *done = rc == FAR_OK && op_swapped(w->base.op, n);
+    *done = rc == FAR_OK && (op_swapped(w->base.op, n) || op_result(w->base.op, n) == to);
     return rc;
+}
+
+static bool is_unreadable(const struct walk *w, unsigned place)
+{
+    for (unsigned i = 0; i < w->base.findings.count; i++)
+        if (w->base.findings.now[i].fault == UNREADABLE && w->base.findings.now[i].place == place)
+            return true;
+    return false;
+}
+
+/* Is an entry older than another one? The MainSegment has the newer ones of a tag first. */
+static bool is_older(const struct walk *w, unsigned place, unsigned than)
+{
+    unsigned entries = w->state.look.segment.entries;
+    if (place >= entries)
+        return place < than;
+    return than >= entries || place > than;
+}
+
+/* Removes the older entries that a damaged one may have replaced or deleted, and then itself
+ * (SEPHASH-H9). */
+static int remove_damaged(struct walk *w, const struct index_finding *f, bool *done)
+{
+    const struct sephash_look *l = &w->state.look;
+    for (unsigned i = 0; i < l->segment.entries + l->filled; i++) {
+        struct index_finding older = {.place = i, .found = w->words[i]};
+        bool removed = false;
+        if (((older.found ^ f->found) & SEPHASH_TAG) != 0 || !is_older(w, i, f->place))
+            continue;
+        int rc = change_word(w, &older, SEPHASH_VOID, &removed);
+        if (rc != FAR_OK)
+            return rc;
+        w->base.report->lost += removed && w->kept[i] != 0 && !is_unreadable(w, i);
+    }
+    return change_word(w, f, SEPHASH_VOID, done);
 }
 
 static int repair(struct index_walk *walk, const struct index_finding *f, bool *done)
@@ -172,6 +201,7 @@ static int repair(struct index_walk *walk, const struct index_finding *f, bool *
     bool there = false;
     switch ((enum fault)f->fault) {
     case UNREADABLE:
+        return remove_damaged(w, f, done);
     case TWICE:
     case BEHIND: /* not 0: meanwhile others may have filled slots before it and behind it */
         return change_word(w, f, SEPHASH_VOID, done);
@@ -234,6 +264,8 @@ static int read_segment(struct walk *w)
         memcpy(w->words, w->state.main, entries * sizeof *w->words);
         memcpy(w->words + entries, l->slots, shape->slots * sizeof *w->words);
         sephash_clear_dead(&w->state);
+        memcpy(w->kept, w->state.main, entries * sizeof *w->kept);
+        memcpy(w->kept + entries, l->slots, shape->slots * sizeof *w->kept);
     }
     free(w->state.items);
     w->state.items = NULL;
@@ -277,9 +309,9 @@ static int visit_segment(struct walk *w, const struct index_part *a, uint64_t st
     for (unsigned i = 0; i < sephash_pages_held(l->segment.page); i++)
         mark_pointer(w, l->segment.page[i]);
     for (unsigned i = 0; i < l->segment.entries + l->filled; i++) {
-        if (counts(w, i))
+        if (w->kept[i] != 0 && !sephash_untold(w->kept[i]))
             index_walk_slot(&w->base.info, NULL, w->words[i]);
-        if (w->base.marker && w->words[i] != SEPHASH_VOID)
+        if (w->base.marker && pointer_gaddr(w->words[i]) != 0)
             w->base.marker->mark(w->base.marker, pointer_gaddr(w->words[i]),
                                  pointer_class(w->words[i]));
     }

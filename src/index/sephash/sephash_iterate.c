@@ -112,7 +112,7 @@ static void list_items(const struct sephash_view *view, struct iteration *it)
         hidden = hidden && item->group == item[-1].group;
         struct listed new = {place_of(view, item), item->word, item->image == NULL, hidden};
         hidden |= item->unreadable; /* SEPHASH-I3 */
-        if (item->fate != SEPHASH_LIVE)
+        if (item->fate != SEPHASH_LIVE || sephash_untold(item->word))
             continue;
         unsigned at = it->listed++;
         for (; at > 0 && it->list[at - 1].place > new.place; at--)

@@ -41,6 +41,15 @@ _Static_assert(SEPHASH_DEP_AT + INDEX_SPLIT_BITS == 64, "an entry is a word");
  * filled. */
 #define SEPHASH_VOID (1ull << POINTER_CLASS_AT)
 
+/* A delete whose key cannot be told any more, because its block is damaged: a tag, and no address
+ * (SEPHASH-H9). */
+#define SEPHASH_UNTOLD (2ull << POINTER_CLASS_AT)
+
+static inline bool sephash_untold(uint64_t entry)
+{
+    return (entry & ~SEPHASH_TAG) == SEPHASH_UNTOLD;
+}
+
 static inline unsigned sephash_fp(uint64_t entry)
 {
     return slot_fingerprint(SEPHASH_SLOT, entry);

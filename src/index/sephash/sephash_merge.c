@@ -95,32 +95,57 @@ static void sort_half(const struct merge *m, struct made *made, unsigned half)
     deal(m, half, m->state.main, l->segment.entries, at, made->words);
 }
 
-/* Gives entries their next split bits, which takes their blocks. An entry whose block cannot be
- * read keeps what it has: no lookup finds it anyway. */
+/* The entry's block cannot be read. It may replace or delete any older entry that had its tag, and
+ * has to stay ahead of it for lookups: it gets the split bits of these (SEPHASH-H9). All entries
+ * had the same split bits. If there is no older one, the entry keeps them: no lookup finds it. */
+static int renew_damaged(struct made *made, unsigned place)
+{
+    uint64_t *word = &made->words[place], older = 0;
+    for (unsigned i = place + 1; i < made->start[sephash_fp(*word) + 1]; i++) {
+        if (sephash_fp2(made->words[i]) != sephash_fp2(*word))
+            continue;
+        if (older != 0 && ((older ^ made->words[i]) & SEPHASH_TAG) != 0)
+            return err_fail(FAR_CORRUPT, "a damaged entry may be of one of several keys");
+        older = made->words[i];
+    }
+    if (older != 0)
+        *word = sephash_entry(*word, older & SEPHASH_TAG);
+    return FAR_OK;
+}
+
+static int renew_one(const struct merge *m, struct made *made, unsigned level,
+                     const struct index_block *b)
+{
+    const struct block_head *h = b->image;
+    struct sephash_key key;
+    if (!index_block_whole(b, SEPHASH_SLOT))
+        return renew_damaged(made, b->place);
+    sephash_hash(m->view, (struct slice){block_key(h), h->klen}, &key);
+    uint64_t bits = index_split_bits(m->view->parts.start, key.hash, level);
+    made->words[b->place] =
+        sephash_entry(b->slot, sephash_tag(sephash_fp(b->slot), sephash_fp2(b->slot), bits));
+    return FAR_OK;
+}
+
+/* Gives entries their next split bits, which takes their blocks: from the oldest to the newest of
+ * each fp. */
 static int renew(struct merge *m, struct made *made, unsigned depth)
 {
-    unsigned count = made->start[SEPHASH_FPS], start = m->view->parts.start;
-    for (unsigned i = 0; i < count;) {
+    for (unsigned i = made->start[SEPHASH_FPS]; i > 0;) {
         struct index_blocks blocks;
         index_blocks_start(&blocks, m->op, INDEX_BLOCKS_BYTES);
-        while (i < count &&
-               index_blocks_add(&blocks, made->words[i], index_block_key_bytes(made->words[i]), i))
-            i++;
-        int rc = index_blocks_read(m->op, &blocks, false);
-        if (rc != FAR_OK)
-            return rc == FAR_BOUNDS ? err_fail(FAR_CORRUPT, "an entry points outside the pool")
-                                    : rc;
-        for (unsigned j = 0; j < blocks.count; j++) {
-            const struct index_block *b = &blocks.block[j];
-            const struct block_head *h = b->image;
-            struct sephash_key key;
-            if (!index_block_whole(b, SEPHASH_SLOT))
-                continue;
-            sephash_hash(m->view, (struct slice){block_key(h), h->klen}, &key);
-            made->words[b->place] = sephash_entry(
-                b->slot, sephash_tag(sephash_fp(b->slot), sephash_fp2(b->slot),
-                                     index_split_bits(start, key.hash, depth - start)));
+        while (i > 0) {
+            uint64_t word = made->words[i - 1];
+            uint32_t bytes = index_block_inside(m->op, word, index_block_key_bytes(word));
+            if (!index_blocks_add(&blocks, word, bytes, i - 1))
+                break;
+            i--;
         }
+        int rc = index_blocks_read(m->op, &blocks, false);
+        for (unsigned j = 0; j < blocks.count && rc == FAR_OK; j++)
+            rc = renew_one(m, made, depth - m->view->parts.start, &blocks.block[j]);
+        if (rc != FAR_OK)
+            return rc;
     }
     return FAR_OK;
 }

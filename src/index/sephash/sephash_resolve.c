@@ -118,7 +118,7 @@ static int read_blocks(struct op *op, struct sephash_item *items, unsigned count
 static bool same_key(const struct sephash_item *a, const struct sephash_item *b)
 {
     if (a->word == b->word)
-        return a->word != SEPHASH_VOID;
+        return pointer_gaddr(a->word) != 0;
     if (!a->image || !b->image) /* one cannot be read: it may be another key, so both are kept */
         return false;
     const struct block_head *x = a->image, *y = b->image;
@@ -147,6 +147,29 @@ static void retire_once(struct sephash_item *items, unsigned i, unsigned end)
                 items[j].fate = SEPHASH_GONE;
 }
 
+/* Does an entry count that is older than the item? */
+static bool has_older(const struct sephash_item *items, unsigned i, unsigned end)
+{
+    for (unsigned j = i + 1; j < end; j++)
+        if (items[j].fate == SEPHASH_LIVE && items[j].word != SEPHASH_VOID)
+            return true;
+    return false;
+}
+
+/* A delete whose block is damaged may be of the key of any older entry. It stays as long as there
+ * is one, without the block (SEPHASH-H9). */
+static void keep_deletes(struct sephash_item *items, unsigned i, unsigned end)
+{
+    for (unsigned j = end; j-- > i;) {
+        struct sephash_item *item = &items[j];
+        bool deletes = item->fate == SEPHASH_GONE && item->unreadable;
+        if (!deletes && !sephash_untold(item->word))
+            continue;
+        item->fate = has_older(items, j, end) ? SEPHASH_LIVE : SEPHASH_GONE;
+        item->word = (item->word & SEPHASH_TAG) | SEPHASH_UNTOLD;
+    }
+}
+
 int sephash_resolve(struct op *op, struct sephash_item *items, unsigned count)
 {
     sort(items, count);
@@ -156,6 +179,7 @@ int sephash_resolve(struct op *op, struct sephash_item *items, unsigned count)
         for (unsigned j = i; j < end; j++)
             if (items[j].fate == SEPHASH_LIVE)
                 cover_older(items, j, end);
+        keep_deletes(items, i, end);
         retire_once(items, i, end);
     }
     return rc;
@@ -235,12 +259,10 @@ void sephash_clear_dead(struct sephash_state *state)
             state->main[i] = 0;
     for (unsigned i = 0; i < state->count; i++) {
         const struct sephash_item *item = &state->items[i];
-        if (item->fate == SEPHASH_LIVE && item->word != SEPHASH_VOID)
-            continue;
-        if (item->rank < filled)
-            state->look.slots[filled - 1 - item->rank] = 0;
-        else
-            state->main[item->rank - filled] = 0;
+        bool counts = item->fate == SEPHASH_LIVE && item->word != SEPHASH_VOID;
+        uint64_t *word = item->rank < filled ? &state->look.slots[filled - 1 - item->rank]
+                                             : &state->main[item->rank - filled];
+        *word = counts ? item->word : 0;
     }
 }
 
