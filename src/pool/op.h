@@ -321,6 +321,9 @@ int client_owner_alive(struct op *op, uint64_t owner_word, bool *alive);
  * Its memory is not cleared. FAR_POOL_FULL.
  */
 int pool_alloc(struct op *op, unsigned node, unsigned size_class, gaddr *at);
+/* As pool_alloc(), for a block, or for what lets blocks be given back: it may take the spare
+ * (ALLOC-A7). */
+int pool_alloc_block(struct op *op, unsigned node, unsigned size_class, gaddr *at);
 
 /* The same on this node or not at all. */
 int pool_alloc_on(struct op *op, unsigned node, unsigned size_class, gaddr *at);

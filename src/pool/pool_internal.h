@@ -113,8 +113,6 @@ int freelist_take(struct op *op, unsigned node, unsigned size_class);
 
 /* ---- memory/alloc.c -------------------------------------------------------------------------- */
 
-/* As pool_alloc(), for a block: it may take the spare (ALLOC-A7). */
-int pool_alloc_block(struct op *op, unsigned node, unsigned size_class, gaddr *at);
 /* In a sweep, which has taken all that the client held: gets its spares back, as far as they are
  * runs and there is memory. */
 void pool_restore_spares(struct op *op);

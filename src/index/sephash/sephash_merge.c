@@ -201,9 +201,13 @@ static int arrange(struct merge *m)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
+/* What comes from the reserve may be of the same size as values, and then counts as the session's
+ * spare: the merge may take that, too (SEPHASH-H8, ALLOC-A7). */
 static int allocate(struct merge *m, unsigned size_class, gaddr *at)
 {
-    int rc = pool_alloc(m->op, gaddr_node(m->state.look.segment.part.anchor), size_class, at);
+    unsigned node = gaddr_node(m->state.look.segment.part.anchor);
+    int rc = m->from_reserve ? pool_alloc_block(m->op, node, size_class, at)
+                             : pool_alloc(m->op, node, size_class, at);
     if (rc == FAR_OK)
         m->allocated[m->allocations++] = (struct allocated){*at, size_class};
     return rc;

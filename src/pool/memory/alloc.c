@@ -23,7 +23,7 @@
  *   ALLOC-A7  A key that is added leaves its client a spare: a free object of the class of its
  *       block. So a client that has filled the pool can replace values of this size: each
  *       replacement takes the spare, and gives one back after three epochs. Only a block may take
- *       the spare, and one that is a run is not cut.
+ *       the spare, or what an index needs to give blocks back. One that is a run is not cut.
  */
 #include "pool/pool_internal.h"
 
