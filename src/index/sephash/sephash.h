@@ -66,6 +66,11 @@
  *       damaged. Nobody can tell the key of such a block: it may be that of any older entry with
  *       its tag. So an entry stays ahead of these: in merges, in splits that change the tags, and
  *       as a word without an address if it is a delete. A repair removes them together with it.
+ *   SEPHASH-H10  Newest first. Of the words that may be of the key, the newest one that is decides
+ *       alone. A popular key has many slots, so if several slots may be of the key, the block of
+ *       the newest one is read first, and the others only if that is another key's. The state that
+ *       is judged stays that of the look: no word of it changes, and all blocks stay as they are
+ *       until the operation ends (SEPHASH-H3, SEPHASH-H6).
  *
  * Progress: lock-free, except that an operation that finds C full waits a little for the client
  * that has filled it. Every loop is bounded and ends with FAR_CONTENTION.
@@ -211,8 +216,8 @@ void sephash_count_slots(const struct sephash_view *view, struct sephash_look *l
 void sephash_read_main(struct op *op, const struct sephash_view *view,
                        const struct sephash_segment *segment, unsigned from, unsigned to,
                        uint64_t *image);
-/* Gathers the entries that may be of the key, and reads their blocks. found->place is among the
- * candidates; below look->in_slots it is one of the slots. */
+/* Gathers the entries that may be of the key, and reads their blocks, as far as it takes
+ * (SEPHASH-H10). found->place is among the candidates; below look->in_slots it is one of the slots. */
 void sephash_gather(struct sephash_look *look);
 int sephash_probe(struct op *op, const struct sephash_key *key, const struct sephash_look *look,
                   const struct value_out *out, struct index_found *found);

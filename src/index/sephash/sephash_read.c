@@ -22,7 +22,7 @@ static int probe_all(struct op *op, struct read *r)
 }
 
 /* Reads the slots, because the key is marked, together with the blocks of the MainSegment's
- * candidates. If a slot agrees with the key, all blocks are read, newest first. */
+ * candidates. If a slot agrees with the key, its block counts first. */
 static int probe_marked(struct op *op, struct sephash_view *view, struct read *r)
 {
     sephash_read_slots(op, view, &r->look, 0);
