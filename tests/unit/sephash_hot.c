@@ -161,6 +161,72 @@ static void a_newest_copy_that_is_damaged_is_not_passed_over(void **state)
     close_rig();
 }
 
+/* ---- waiting for a merge --------------------------------------------------------------------- */
+
+static struct {
+    unsigned polls, looks; /* READs of the anchor alone, and of slots */
+    unsigned merge_at;     /* before this poll the other session merges */
+} waiting;
+
+static int count_waiting(struct fab_ep *ep, struct fab_req *req)
+{
+    const struct fab_verb *v = req->verbs; /* an announcement may follow */
+    gaddr anchor = sephash_known_of(view(), 0)->segment.part.anchor;
+    for (unsigned i = 0; i < req->count; i++)
+        waiting.looks += v[i].kind == FAB_READ && v[i].len == 8 * view()->shape.slots;
+    if (v->kind == FAB_READ && v->len == 8 && v->off == gaddr_offset(anchor) &&
+        ++waiting.polls == waiting.merge_at)
+        assert_int_equal(put(g.other, 2, 20), FAR_OK);
+    return hook.real->post(ep, req);
+}
+
+/* The CurSegment is full, and the client that has filled it is slow or dead. The other session
+ * waits in vain, and merges. */
+static void fill_without_a_merge(unsigned merge_at)
+{
+    open_rig("slots=16&depth=0&filter=0", pool_knobs_default);
+    assert_int_equal(put(g.r.session, 1, 10), FAR_OK);
+    assert_int_equal(put(g.other, 1, 11), FAR_OK);
+    for (unsigned slot = 2; slot < 16; slot++)
+        store_rig_set(&g.r, cur(), sephash_slot_at(&view()->shape, slot), SEPHASH_VOID);
+    memset(&waiting, 0, sizeof waiting);
+    waiting.merge_at = merge_at;
+    hook_on(g.r.session->client.ep);
+    hook.ops.post = count_waiting;
+    assert_int_equal(update(g.r.session, 1, 12), FAR_OK);
+    hook_off();
+}
+
+/* All that it reads is the anchor's word: the slots are read as often after ten polls as after
+ * one. */
+static void who_waits_for_a_merge_reads_the_anchor_alone(void **state)
+{
+    unsigned looks[2];
+    (void)state;
+    for (unsigned i = 0; i < 2; i++) {
+        unsigned merge_at = i == 0 ? 1 : 10;
+        fill_without_a_merge(merge_at);
+        assert_int_equal(waiting.polls, merge_at);
+        assert_int_equal(view()->merges, 0);
+        looks[i] = waiting.looks;
+        expect(g.r.session, 1, 12);
+        expect(g.r.session, 2, 20);
+        close_rig();
+    }
+    assert_int_equal(looks[0], looks[1]);
+}
+
+static void who_waits_in_vain_merges(void **state)
+{
+    (void)state;
+    fill_without_a_merge(UINT32_MAX);
+    assert_int_equal(waiting.polls, 16);
+    assert_int_equal(view()->merges, 1);
+    expect(g.r.session, 1, 12);
+    assert_int_equal(far_table_check(g.r.session, g.r.table, NULL, NULL), FAR_OK);
+    close_rig();
+}
+
 int main(void)
 {
     index_tested = "sephash";
@@ -168,6 +234,8 @@ int main(void)
         cmocka_unit_test(one_copy_of_a_popular_key_is_read),
         cmocka_unit_test(the_newest_copy_of_another_key_hides_nothing),
         cmocka_unit_test(a_newest_copy_that_is_damaged_is_not_passed_over),
+        cmocka_unit_test(who_waits_for_a_merge_reads_the_anchor_alone),
+        cmocka_unit_test(who_waits_in_vain_merges),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

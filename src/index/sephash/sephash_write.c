@@ -7,8 +7,8 @@
  */
 #include "index/sephash/sephash.h"
 
-/* How often a client looks whether another one has merged a segment, before it does so itself: that
- * is only faster, because both may. */
+/* How often a client reads the anchor of a segment that another one merges, before it merges by
+ * itself: that is only faster, because both may. */
 #define MERGE_WAITS 16u
 
 /* A session that finds the pool full compacts segments, but not each time: a merge takes memory
@@ -24,27 +24,28 @@ struct write {
     struct index_change change;
     bool blind; /* a put */
     bool done;
-    unsigned waits; /* for a merge by another client */
-    uint64_t full;  /* the state of the anchor whose CurSegment was full */
-    uint64_t pause_ns;
+    uint64_t waited; /* the state of an anchor: for its merge it has waited in vain */
     uint64_t stale;
 };
 
 /* ---- a CurSegment that is full --------------------------------------------------------------- */
 
-/* Another client has filled it, and merges it now if it lives. Waits a little, then does it. */
+/* Another client has filled it, and merges it now if it lives. Waits a little, then does it. Until
+ * the merge, nothing of the segment changes but the anchor's first word, so that is all that is
+ * read. */
 static int merge_or_wait(struct op *op, struct sephash_view *view, struct write *w, bool removes)
 {
     const struct sephash_segment *s = &w->look.segment;
-    if (w->full != s->state) {
-        w->full = s->state;
-        w->waits = 0;
-        w->pause_ns = 0;
+    unsigned waits = w->waited == s->state ? 0 : MERGE_WAITS;
+    uint64_t pause_ns = 0;
+    for (unsigned i = 0; i < waits && i < op->pool->knobs.patience; i++) {
+        op_pause(op, &pause_ns);
+        unsigned n = op_read(op, s->part.anchor, offsetof(struct sephash_anchor, state));
+        int rc = batch_flush(&op->batch);
+        if (rc != FAR_OK || op_result(op, n) != s->state)
+            return rc;
     }
-    if (w->waits < MERGE_WAITS && w->waits++ < op->pool->knobs.patience) {
-        op_pause(op, &w->pause_ns);
-        return FAR_OK;
-    }
+    w->waited = s->state;
     return sephash_merge(op, view, s, removes);
 }
 
