@@ -255,10 +255,11 @@ static unsigned slots_taken(struct store_rig *r)
  * those after it do not have to. */
 static void one_wait_frees_all_silent_slots(void **state)
 {
-    struct store_rig r = store_rig_announcing("mem:?size=16m&clients=64&lease=100");
+    struct store_rig r;
     far_session *s = NULL;
 
     (void)state;
+    store_rig_open_driven(&r, "mem:?size=16m&clients=64&lease=100", NULL, NULL, NULL);
     for (unsigned i = 1; i < 64; i++)
         store_rig_kill(store_rig_join(&r));
     assert_int_equal(slots_taken(&r), 64);
