@@ -1,6 +1,6 @@
-/* Images of units that are torn or old, and what SHARD does to notice: each test shows client A one,
- * as docs/fabric.md allows, and asks whether a key was lost or is there twice. B is another client,
- * whose changes A's images show or do not show. */
+/* Images of units that are torn or old, and what SHARD does to notice: each test shows client A
+ * one, as docs/fabric.md allows, and asks whether a key was lost or is there twice. B is another
+ * client, whose changes A's images show or do not show. */
 #include "support/deeds.h"
 #include "support/shard_rig.h"
 

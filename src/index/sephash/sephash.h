@@ -217,7 +217,8 @@ void sephash_read_main(struct op *op, const struct sephash_view *view,
                        const struct sephash_segment *segment, unsigned from, unsigned to,
                        uint64_t *image);
 /* Gathers the entries that may be of the key, and reads their blocks, as far as it takes
- * (SEPHASH-H10). found->place is among the candidates; below look->in_slots it is one of the slots. */
+ * (SEPHASH-H10). found->place is among the candidates; below look->in_slots it is one of the
+ * slots. */
 void sephash_gather(struct sephash_look *look);
 int sephash_probe(struct op *op, const struct sephash_key *key, const struct sephash_look *look,
                   const struct value_out *out, struct index_found *found);

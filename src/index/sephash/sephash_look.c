@@ -299,9 +299,9 @@ void sephash_gather(struct sephash_look *l)
             l->candidate[l->candidates++] = l->range[i];
 }
 
-/* SEPHASH-H10. With one slot there is hardly more than the entry of M to be read, so both are read at
- * once: that saves a round trip if the slot is another key's. A block that is not whole may be the
- * newest of the key. */
+/* SEPHASH-H10. With one slot there is hardly more than the entry of M to be read, so both are read
+ * at once: that saves a round trip if the slot is another key's. A block that is not whole may be
+ * the newest of the key. */
 int sephash_probe(struct op *op, const struct sephash_key *key, const struct sephash_look *l,
                   const struct value_out *out, struct index_found *found)
 {

@@ -1,5 +1,5 @@
-/* What the journal's files share. They are layered in the order of this header, as the pool's are in
- * the order of pool_internal.h. journal.c says what holds. */
+/* What the journal's files share. They are layered in the order of this header, as the pool's are
+ * in the order of pool_internal.h. journal.c says what holds. */
 #ifndef POOL_JOURNAL_INTERNAL_H
 #define POOL_JOURNAL_INTERNAL_H
 

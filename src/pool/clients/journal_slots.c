@@ -1,4 +1,5 @@
-/* The lines of any slot: how many say something, marking them for a sweep, cutting damaged chains. */
+/* The lines of any slot: how many say something, marking them for a sweep, cutting damaged
+ * chains. */
 #include "pool/clients/journal_internal.h"
 
 #include <stdlib.h>
