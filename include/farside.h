@@ -195,7 +195,7 @@ typedef struct far_session far_session;
  *             be seen from here is not taken for dead when it is silent, but waited for. Then
  *             nothing that it may still write to is used again. An operator who knows that such
  *             sessions are dead opens the pool with wait=0, for far_pool_check() with repair.
- *         ucx://HOST:PORT[,HOST:PORT...][?timeout=MS&secret=FILE&clients=N&lease=MS]
+ *         ucx://HOST:PORT[,HOST:PORT...][?timeout=MS&secret=FILE&clients=N&lease=MS&groups=0|1]
  *             memory of up to 64 memory nodes (`farside memd`), reached over the network by UCX.
  *             Name the same nodes in the same order each time. If several processes open a pool
  *             that does not exist yet, one creates it and the others wait for it.
@@ -211,7 +211,10 @@ typedef struct far_session far_session;
  *             each other. A file that all users of the machine can read or change is refused.
  *             Without this option, the secret is in the file that the environment variable
  *             FARSIDE_SECRET_FILE names, or in the variable FARSIDE_SECRET itself.
- *         verbs://HOST:PORT[,HOST:PORT...][?timeout=MS&secret=FILE&clients=N&lease=MS]
+ *             groups=0: the sessions of this process do not look at each other. By default, puts
+ *             and updates of one key by one process take turns, and one that another overwrites at
+ *             once does not go to the network.
+ *         verbs://HOST:PORT[,HOST:PORT...][?timeout=MS&secret=FILE&clients=N&lease=MS&groups=0|1]
  *             the same, reached by RDMA: the node's network card does the work. timeout is from
  *             50 to 600000.
  * pool    set to the new handle
@@ -902,6 +905,7 @@ struct far_op_stats {
     uint64_t bytes_read;
     uint64_t bytes_written;
     uint64_t entries; /* iterate, scan: entries returned */
+    uint64_t joined;  /* changes that another one of the process made needless: no round trips */
     /* Operations by the round trips that each took; the last is for those that took more, too. */
     uint64_t took[FAR_RTTS_TOLD];
 };

@@ -129,14 +129,24 @@ static void print_op_columns(struct report *r, const char *name, const struct be
     const struct far_op_stats *s = &op->stats;
     struct columns *c = &r->columns;
     columns_text(c, name);
-    columns_number(c, report_per(s->rtts, s->count), 2);
-    columns_number(c, report_per(s->verbs, s->count), 2);
-    columns_number(c, report_per(s->bytes_read, s->count), 1);
-    columns_number(c, report_per(s->bytes_written, s->count), 1);
+    columns_number(c, report_per(s->rtts, s->count - s->joined), 2);
+    columns_number(c, report_per(s->verbs, s->count - s->joined), 2);
+    columns_number(c, report_per(s->bytes_read, s->count - s->joined), 1);
+    columns_number(c, report_per(s->bytes_written, s->count - s->joined), 1);
     columns_number(c, report_quantile_us(op, 0.5), 2);
     columns_number(c, report_quantile_us(op, 0.99), 2);
     columns_number(c, (double)s->count, 0);
     columns_end(c);
+}
+
+/* Changes that others have made needless. */
+static void print_joined(struct report *r, const char *name, const struct far_op_stats *s)
+{
+    if (s->joined > 0)
+        text_say(r->out, "  ",
+                 "%s: %.1f %% were overwritten at once by another one of their process, and took "
+                 "no round trip; the figures above are those of the others",
+                 name, 100 * report_per(s->joined, s->count));
 }
 
 /* The cost of an entry, for operations that return many. */
@@ -317,8 +327,10 @@ void report_run(struct report *r, const struct bench_run *run)
         print_op_columns(r, report_kind_names[k], &run->op[k]);
         first = false;
     }
-    for (unsigned k = 0; k < FAR_OP_KINDS; k++)
+    for (unsigned k = 0; k < FAR_OP_KINDS; k++) {
+        print_joined(r, report_kind_names[k], &run->op[k].stats);
         print_entries(r, report_kind_names[k], &run->op[k].stats);
+    }
     print_pace(r, run);
     print_counters(r, run);
     if (run->slowest_ops > 0)

@@ -43,15 +43,17 @@ static json_t *json_op(const struct bench_op *op)
     const struct far_op_stats *s = &op->stats;
     bool many = s->entries > 0;
     return OUT_OBJECT(
-        {"count", out_count(s->count)}, {"rtts", json_real(report_per(s->rtts, s->count))},
+        {"count", out_count(s->count)},
+        {"rtts", json_real(report_per(s->rtts, s->count - s->joined))},
         {"rtts_p99", out_count(quantile_rtts(s, 0.99))},
         {"rtts_p999", out_count(quantile_rtts(s, 0.999))},
-        {"verbs", json_real(report_per(s->verbs, s->count))},
-        {"bytes_read", json_real(report_per(s->bytes_read, s->count))},
-        {"bytes_written", json_real(report_per(s->bytes_written, s->count))},
+        {"verbs", json_real(report_per(s->verbs, s->count - s->joined))},
+        {"bytes_read", json_real(report_per(s->bytes_read, s->count - s->joined))},
+        {"bytes_written", json_real(report_per(s->bytes_written, s->count - s->joined))},
         {"p50_us", json_real(report_quantile_us(op, 0.5))},
         {"p99_us", json_real(report_quantile_us(op, 0.99))},
         {"p999_us", json_real(report_quantile_us(op, 0.999))}, {"latency_us", json_latency(op)},
+        {s->joined > 0 ? "joined" : NULL, out_count(s->joined)},
         {many ? "entries" : NULL, out_count(s->entries)},
         {many ? "rtts_per_entry" : NULL, json_real(report_per(s->rtts, s->entries))},
         {many ? "verbs_per_entry" : NULL, json_real(report_per(s->verbs, s->entries))},

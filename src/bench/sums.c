@@ -19,6 +19,7 @@ void bench_stats_add(struct far_op_stats *sum, const struct far_op_stats *before
     sum->bytes_read += after->bytes_read - before->bytes_read;
     sum->bytes_written += after->bytes_written - before->bytes_written;
     sum->entries += after->entries - before->entries;
+    sum->joined += after->joined - before->joined;
     for (unsigned i = 0; i < FAR_RTTS_TOLD; i++)
         sum->took[i] += after->took[i] - before->took[i];
 }

@@ -47,6 +47,7 @@ int check_open_session(struct check *c, struct check_client *me)
     ASSERT(!me->session && !me->cache);
     struct far_session_options options = {.depth = c->plan.ring,
                                           .seed = me->id + 1 + 1000ull * me->opened++};
+    sim_open_in(c->sim, c->plan.processes > 0 ? me->id % c->plan.processes : me->id);
     int rc = far_session_open(c->pool, &options, &me->session);
     if (rc == FAR_OK && c->plan.wraps)
         check_wrap_client(me->session);
@@ -78,7 +79,7 @@ static void close_session(struct check *c, struct check_client *me)
     far_session *session = me->session;
     c->result.coverage.closed++;
     c->result.coverage.closed_parked += session->client.attention.parked;
-    c->result.reaped += session->client.watch.reaped;
+    check_count_session(c, session);
     check_cache_close(me);
     me->session = NULL; /* it is gone even if this client dies now */
     sim_note(c->sim, "closes its session");

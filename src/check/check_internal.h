@@ -42,6 +42,7 @@
 #define PARTS_MAX       128u
 #define INDEXES_MAX     8u /* of a build */
 #define SHORT_LIVED_MAX 8u
+#define CONCURRENT_MAX  10u /* operations in flight on rings: the checker's time grows with it */
 
 /* What kind of run it is: chosen for every run, so that rare things are common. Written by
  * check_plan.c and check_twist.c, except for iterates, scans and repairs, which are numbers of
@@ -85,6 +86,7 @@ struct plan {
     bool stops;          /* clients stop within WRITEs, for longer than their leases            */
     bool lives;          /* without a fence: it is known which processes live                   */
     bool empties;        /* in the end all tables are emptied and dropped                      */
+    unsigned processes;  /* that clients belong to; 0: each is one                             */
     unsigned sleeps_at;  /* client 0 sleeps after that many operations; 0: it does not         */
     unsigned sleeps_for; /* until the others have done that many                           */
     bool sleeps_parked;
@@ -321,6 +323,8 @@ int check_reap_or_sweep(struct check *c, struct check_client *me);
 uint64_t check_pool_verbs(const struct check *c);
 /* With no client at work: is no memory in two places, and is every loss known to a client? */
 void check_memory_audit(struct check *c, far_session *fresh);
+/* Adds what a session has done to the counts of the run. */
+void check_count_session(struct check *c, const far_session *session);
 /* Reaps all other clients and sweeps. Is every byte accounted for then? */
 void check_sweep_audit(struct check *c, far_session *fresh);
 

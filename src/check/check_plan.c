@@ -3,8 +3,7 @@
 
 #include <string.h>
 
-#define REPAIRS        8u  /* of a run that has any */
-#define CONCURRENT_MAX 10u /* operations in flight on rings: the checker's time grows with it */
+#define REPAIRS 8u /* of a run that has any */
 
 /*
  * Bits of the hash that count. If extendible hashing splits at a bit that is masked, all keys end
@@ -123,6 +122,7 @@ void check_plan(struct check *c)
     *p = (struct plan){
         .knobs = pool_knobs_default, .granule = 8, .nodes = 1, .ring = 1, .tables = 1};
     p->knobs.patience = 3;
+    p->knobs.group_words = 0;
     if (c->program) {
         p->cold = c->set->grow ? COLD_KEYS_MAX : 0; /* check_setup.c finds out how many it takes */
         p->growers = c->set->grow > 0;

@@ -147,12 +147,20 @@ void check_memory_audit(struct check *c, far_session *fresh)
                    a.bytes[AUDIT_NOWHERE], lost);
 }
 
-static void count_reaped(struct check *c, far_session *fresh)
+void check_count_session(struct check *c, const far_session *session)
+{
+    c->result.reaped += session->client.watch.reaped;
+    c->result.coverage.joined += session->groups.joined;
+    c->result.coverage.left += session->groups.left;
+}
+
+static void count_sessions(struct check *c, far_session *fresh)
 {
     far_session *sessions[CHECK_CLIENTS_MAX + 1];
     unsigned count = all_sessions(c, fresh, sessions);
     for (unsigned i = 0; i < count; i++)
-        c->result.reaped += sessions[i] ? sessions[i]->client.watch.reaped : 0;
+        if (sessions[i])
+            check_count_session(c, sessions[i]);
 }
 
 void check_sweep_audit(struct check *c, far_session *fresh)
@@ -168,7 +176,7 @@ void check_sweep_audit(struct check *c, far_session *fresh)
         check_drop_audit(c, fresh);
     if (rc == FAR_OK)
         rc = pool_sweep(&fresh->op, &swept);
-    count_reaped(c, fresh);
+    count_sessions(c, fresh);
     if (rc != FAR_OK) {
         check_fail_status(c, CHECK_NOT_LIVE, rc,
                           "with no other client at work, reaping and sweeping");

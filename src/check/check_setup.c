@@ -82,6 +82,9 @@ static int open_pool(struct check *c)
     c->plan.knobs.growth_watch = &c->growth.watch;
     sim_fab(c->sim)->clients_wanted = c->plan.crowded ? c->clients + SLOTS_LEFT : REGISTRY_SLOTS;
     sim_fab(c->sim)->lease_ms = c->plan.no_fence ? LEASE_MS_NO_FENCE : LEASE_MS;
+    sim_fab(c->sim)->groups = 1;
+    sim_fab(c->sim)->processes = CHECK_CLIENTS_MAX + 1;
+    sim_open_in(c->sim, CHECK_CLIENTS_MAX); /* the harness is a process of its own */
     rc = store_open(sim_fab(c->sim), &c->plan.knobs, &c->pool);
     if (rc == FAR_OK)
         c->pool->pool.evicts = c->plan.crowded;

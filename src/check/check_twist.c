@@ -116,6 +116,28 @@ static void stop_within_writes(struct check *c)
     c->plan.lives = c->plan.no_fence;
 }
 
+/* Clients share processes, and changes of a key form groups. Keys share words, records are used
+ * again at once, and operations lose patience at any time. */
+static void share_processes(struct check *c)
+{
+    static const uint8_t meeting[LIN_KINDS] = {3, 6, 1, 8, 1, 0, 1};
+    struct plan *p = &c->plan;
+    p->processes = 1 + choose(c, 2);
+    p->knobs.group_words = 1u << choose(c, 3);
+    p->knobs.group_spares = choose(c, 2) ? pool_knobs_default.group_spares : 0;
+    p->knobs.group_patience = 16384ull << choose(c, 8);
+    if (choose(c, 4) > 0 && p->cold > 0) /* tables are to grow */
+        return;
+    p->focus = true;
+    p->cold = 0;
+    p->ring = 3 * c->set->clients <= CONCURRENT_MAX   ? 3
+              : 2 * c->set->clients <= CONCURRENT_MAX ? 2
+                                                      : 1;
+    p->weight_sum = 0;
+    for (unsigned i = 0; i < LIN_KINDS; i++)
+        p->weight_sum += p->weight[i] = meeting[i];
+}
+
 void check_twist(struct check *c, struct sites *sites)
 {
     struct plan *p = &c->plan;
@@ -137,6 +159,8 @@ void check_twist(struct check *c, struct sites *sites)
         strike_somewhere(c, sites);
     if (choose(c, 2))
         stop_within_writes(c);
+    if (choose(c, 4) == 3)
+        share_processes(c);
     /* In this profile what has completed may be visible later (FABRIC-F4): so memory must be reused
      * much later, and what is written to one node may be seen after what leads to it from
      * another. */

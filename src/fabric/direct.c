@@ -299,6 +299,8 @@ int direct_options(struct uri *uri, uint64_t size_default, uint64_t nodes_defaul
     if (rc == FAR_OK)
         rc = uri_number(uri, "defer", 0, 0, 1, &o.defer);
     if (rc == FAR_OK)
+        rc = uri_number(uri, "groups", 0, 0, 1, &o.groups);
+    if (rc == FAR_OK)
         rc = uri_number(uri, "wait", FAB_WAIT_AS_MADE, FAB_WAIT_NOT, FAB_WAIT, &o.wait);
     if (rc == FAR_OK)
         rc = uri_finish(uri);
@@ -318,4 +320,5 @@ void direct_init(struct direct_fab *d, const struct direct_options *options,
     d->fab.clients_wanted = options->clients;
     d->fab.lease_ms = options->lease;
     d->fab.wait = (enum fab_wait)options->wait;
+    d->fab.groups = options->defer ? options->groups : 0;
 }

@@ -23,7 +23,7 @@ struct direct_ep {
 };
 
 struct direct_options {
-    uint64_t size, nodes, clients, lease, defer;
+    uint64_t size, nodes, clients, lease, defer, groups;
     uint64_t wait; /* enum fab_wait */
 };
 

@@ -197,6 +197,9 @@ struct fab {
     /* How many verbs under way the NIC bears before it gets slower, from all endpoints together,
      * and how many endpoints share it (by atomic accesses). 0: any number. */
     unsigned outstanding, sharers;
+    /* How many processes its endpoints belong to; 0: one. Only a modelled network has several. */
+    unsigned processes;
+    uint64_t groups; /* from the URI: 0 if changes of a key do not wait for each other (groups.h) */
 };
 
 struct fab_ep {
@@ -206,6 +209,7 @@ struct fab_ep {
      * order. Batches keep these. */
     unsigned under_way; /* verbs */
     unsigned ticket_next, ticket_served;
+    unsigned process; /* that it belongs to, below fab.processes */
 };
 
 #define FAB_AWAY_BYTES 64u

@@ -208,6 +208,8 @@ int wire_nodes_read(struct uri *uri, uint64_t timeout_ms_min, uint64_t timeout_m
     if (rc == FAR_OK)
         rc = fab_pool_options(uri, &fab->clients_wanted, &fab->lease_ms);
     if (rc == FAR_OK)
+        rc = uri_number(uri, "groups", 1, 0, 1, &fab->groups);
+    if (rc == FAR_OK)
         rc = uri_finish(uri);
     if (rc == FAR_OK)
         rc = wire_secret_load(secret, &nodes->secret);

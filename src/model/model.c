@@ -34,7 +34,7 @@ bool model_named(const char *uri)
 struct options {
     const struct nic *nic;
     struct model_shape shape;
-    uint64_t nodes, size, clients, outstanding;
+    uint64_t nodes, size, clients, outstanding, groups;
     bool shared_doorbells;
 };
 
@@ -102,6 +102,8 @@ static int read_options(const char *text, struct options *o)
         rc = uri_number(&uri, "clients", 0, 1, POOL_CLIENTS_MAX, &o->clients);
     if (rc == FAR_OK) /* nothing holds up a modelled client, so a short lease is safe */
         rc = uri_number(&uri, "lease", 0, 1, LEASE_MS_MAX, &o->shape.lease_ms);
+    if (rc == FAR_OK)
+        rc = uri_number(&uri, "groups", 1, 0, 1, &o->groups);
     if (rc == FAR_OK)
         rc = uri_finish(&uri);
     /* Every client has a session, and there are some more for what is not measured. */
@@ -183,6 +185,8 @@ int model_open(const char *uri, struct fab **fab)
                           .nodes = (unsigned)o.nodes,
                           .fresh = true,
                           .outstanding = (unsigned)o.outstanding * o.shape.machines,
+                          .processes = o.shape.machines,
+                          .groups = o.groups,
                           .clients_wanted = o.clients,
                           .lease_ms = o.shape.lease_ms};
     m->client = calloc(m->clients, sizeof *m->client);
@@ -326,6 +330,8 @@ static int model_ep_open(struct fab *fab, struct fab_ep **ep)
         return err_fail(FAR_NO_MEMORY, "no memory for an endpoint");
     e->fab = fab;
     e->ops = fab->ops;
+    const struct model_client *c = model_of(fab)->running;
+    e->process = c ? (unsigned)(c->machine - c->model->machine) : 0;
     *ep = e;
     return FAR_OK;
 }

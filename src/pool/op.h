@@ -36,8 +36,11 @@ struct knobs {
     unsigned stock_max;       /* objects of a class that a client keeps to itself             */
     unsigned run_chunks;      /* chunks taken at once for small objects: the rest is cut      */
     unsigned bundle_max;      /* objects of a bundle of a shared list                          */
-    unsigned iterate_parts;   /* parts of a table that a call of an iteration reads at most    */
-    bool scatters;            /* objects that any node may hold are dealt to all nodes, in pairs */
+    unsigned group_words;     /* of the table of groups of a process (groups.h); 0: none       */
+    uint64_t group_patience; /* nanoseconds, drawn below this for each operation; 0: see groups.c */
+    unsigned group_spares;   /* records of a session besides one for each operation           */
+    unsigned iterate_parts;  /* parts of a table that a call of an iteration reads at most    */
+    bool scatters;           /* objects that any node may hold are dealt to all nodes, in pairs */
 
     /* NULL, or called when an object may be reused, and when it is: it catches accesses between the
      * two. */

@@ -16,6 +16,8 @@ const struct knobs pool_knobs_default = {
     .run_chunks = 1,
     .bundle_max = BUNDLE_MAX,
     .iterate_parts = UINT32_MAX,
+    .group_words = 4096,
+    .group_spares = 3,
 };
 
 #define CLIENTS_DEFAULT 256

@@ -78,6 +78,11 @@ static inline bool client_is_parked(const struct client *c)
 }
 /* Has an eighth of the lease passed since the last heartbeat? */
 bool client_heartbeat_due(const struct client *client);
+/* Is there something that the client must do in far memory? */
+static inline bool client_is_due(const struct client *c)
+{
+    return c->attention.any != 0 || client_heartbeat_due(c);
+}
 /* The next batch carries a heartbeat. */
 void client_send_heartbeat(struct client *client);
 

@@ -161,6 +161,12 @@ static struct sim *sim_of(struct fab_ep *ep)
 }
 _Static_assert(offsetof(struct sim, fab) == 0, "a simulator is a fabric");
 
+void sim_open_in(struct sim *sim, unsigned process)
+{
+    ASSERT(process < sim->fab.processes);
+    sim->opens_in = process;
+}
+
 static int sim_ep_open(struct fab *fab, struct fab_ep **ep)
 {
     struct fab_ep *e = calloc(1, sizeof *e);
@@ -168,6 +174,7 @@ static int sim_ep_open(struct fab *fab, struct fab_ep **ep)
         return err_fail(FAR_NO_MEMORY, "no memory for an endpoint");
     e->fab = fab;
     e->ops = fab->ops;
+    e->process = sim_of(e)->opens_in;
     *ep = e;
     return FAR_OK;
 }

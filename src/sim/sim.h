@@ -125,6 +125,8 @@ int sim_begin(struct sim *sim, const struct sim_settings *settings, struct tape 
 
 /* The fabric of the run. Close what you open on it before the next sim_begin(). */
 struct fab *sim_fab(struct sim *sim);
+/* Endpoints that are opened from here on belong to that process. */
+void sim_open_in(struct sim *sim, unsigned process);
 
 /* Starts a client, which runs fn. */
 int sim_start(struct sim *sim, unsigned client, void (*fn)(void *arg), void *arg);

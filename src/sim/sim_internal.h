@@ -143,7 +143,8 @@ struct sim {
     struct sim_counts counts;
     struct event_queue queue; /* subjects are requests; by choice: in order of arrival */
     struct sim_client client[SIM_CLIENTS_MAX];
-    unsigned alive; /* clients that have not finished nor crashed */
+    unsigned opens_in; /* the process of endpoints that are opened */
+    unsigned alive;    /* clients that have not finished nor crashed */
 
     struct sim_request **request; /* all that were ever made */
     size_t requests, request_room;

@@ -239,6 +239,26 @@ static int check_request(const struct far_op *r)
     return FAR_OK;
 }
 
+static enum group_kind group_kind(enum far_op_kind kind)
+{
+    return kind == FAR_OP_PUT ? GROUP_PUT : kind == FAR_OP_UPDATE ? GROUP_UPDATE : GROUP_OTHER;
+}
+
+/* A session does not wait for others if it has something to do in far memory: to renew its lease,
+ * for instance. Nor if its program may sleep until the descriptor is readable: nobody would wake
+ * it. */
+static bool begin_grouped(far_session *s, struct op *op, const struct far_op *r,
+                          struct grouped *grouped, int *rc)
+{
+    struct slice key = {r->key, r->key_len};
+    uint64_t table = r->table->number, hash = group_hash(key, table);
+    if (__builtin_expect(!group_is_hot(&s->groups, hash), 1))
+        return false;
+    bool waits = !s->wait && !client_is_due(op->client);
+    return store_group_begin(&s->groups, op, group_kind(r->kind), table, key, hash, waits, grouped,
+                             rc);
+}
+
 static int run(far_session *s, struct op *op, const struct far_op *r, struct far_result *result)
 {
     int rc = check_request(r);
@@ -249,6 +269,11 @@ static int run(far_session *s, struct op *op, const struct far_op *r, struct far
         return err_fail(FAR_NO_MEMORY, "no memory for a view");
     struct far_op_stats *stats = &state->stats.op[r->kind];
     op->cost = (struct cost){0};
+    struct grouped grouped = {0};
+    if (changes(r->kind) && s->groups.groups && begin_grouped(s, op, r, &grouped, &rc)) {
+        stats->joined++;
+        goto done;
+    }
     rc = attempt(s, op, r, result);
     if (rc == FAR_UNREACHABLE && fab_away(op->pool->fab)) { /* AWAY-3: is the node back? */
         rc = without_effect(pool_meet(op));
@@ -264,6 +289,8 @@ static int run(far_session *s, struct op *op, const struct far_op *r, struct far
             break;
         rc = attempt(s, op, r, result);
     }
+    if (grouped.word != 0)
+        store_group_end(&s->groups, op, group_kind(r->kind), &grouped, rc);
     if (r->kind == FAR_OP_MODIFY && status_means(rc, STATUS_ANSWER))
         rc = FAR_OK; /* the callback decided to do nothing */
     if (rc == FAR_CONTENTION || rc == FAR_POOL_FULL)
@@ -272,6 +299,7 @@ static int run(far_session *s, struct op *op, const struct far_op *r, struct far
         rc = err_fail(FAR_CORRUPT, "an address in the table lies outside the pool");
     ASSERT(op->batch.count == 0);
 
+done:
     stats->count++;
     stats->not_found += rc == FAR_NOT_FOUND;
     stats->exists += rc == FAR_EXISTS;

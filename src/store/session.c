@@ -45,6 +45,7 @@ static int open_session(far_pool *pool, const struct far_session_options *option
     if (rc != FAR_OK)
         goto close_client;
     s->client.drive_ring = store_ring_drive;
+    store_groups_join(pool->groups, ep->process, depth + pool->pool.knobs.group_spares, &s->groups);
     rc = pool->pool.kept ? store_keeper_add(pool, s) : FAR_OK;
     if (rc != FAR_OK)
         goto free_op;
@@ -54,6 +55,7 @@ static int open_session(far_pool *pool, const struct far_session_options *option
     return FAR_OK;
 
 free_op:
+    store_groups_leave(&s->groups);
     op_free(&s->op);
 close_client:
     client_close(&s->client);
@@ -87,6 +89,7 @@ static void abandon_session(far_session *s)
     store_wait_close(s->wait);
     store_ring_free_in_child(s);
     store_view_close_all(s);
+    free(s->groups.record);
     op_free(&s->op);
     client_free_in_child(&s->client);
     ep->ops->ep_close(ep);
@@ -118,6 +121,7 @@ void far_session_close(far_session *s)
     store_ring_close(s);
     ASSERT(!op_in_flight(&s->op));
     store_view_close_all(s);
+    store_groups_leave(&s->groups);
     op_free(&s->op);
     struct fab_ep *ep = s->client.ep;
     client_close(&s->client);

@@ -22,6 +22,9 @@ int store_open(struct fab *fab, const struct knobs *knobs, far_pool **out)
     pool->fab = fab;
     pool->opener = pool->process;
     store_maintain_pool(pool);
+    if (fab->groups && pool->pool.knobs.group_words > 0)
+        pool->groups =
+            store_groups_open(fab->processes ? fab->processes : 1, pool->pool.knobs.group_words);
     pthread_mutex_init(&pool->lock, NULL);
     *out = pool;
     return FAR_OK;
@@ -54,6 +57,7 @@ static void free_pool(far_pool *pool, bool ours)
     for (unsigned i = 0; i < pool->tables; i++)
         free(pool->table[i]);
     free(pool->table);
+    store_groups_close(pool->groups);
     if (ours)
         pthread_mutex_destroy(&pool->lock);
     if (pool->owns_fab && (ours || (pool->fab->caps & FAB_CAP_LOCAL)))

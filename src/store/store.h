@@ -6,6 +6,7 @@
 #include "base/process.h"
 #include "index/index.h"
 #include "pool/pool.h"
+#include "store/groups.h"
 
 #include <pthread.h>
 
@@ -27,6 +28,7 @@ struct far_pool {
     unsigned process;         /* that may use it, see process.h; 0: it is closed    */
     unsigned opener;          /* the process that opened it                         */
     unsigned sessions;        /* that are open: the last one frees a closed pool    */
+    struct groups *groups;    /* NULL: none, the fabric never waits                 */
     struct keeper *keeper;    /* NULL before the first session                      */
     pthread_mutex_t lock;     /* guards sessions and table handles; no operation takes it */
     struct far_table **table; /* NULL: the number is free */
@@ -76,6 +78,7 @@ struct far_session {
     unsigned waiting_first, waiting_count;
     uint64_t *cancelled; /* user_data of cancelled operations that wait to be reaped */
     unsigned cancelled_count;
+    struct group_session groups;
     struct wait *wait; /* NULL until far_session_fd() is called */
     bool (*progress)(void *arg, const char *what, uint64_t done, uint64_t total); /* or NULL */
     void *progress_arg;

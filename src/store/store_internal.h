@@ -2,6 +2,7 @@
  * What only the store's own files use. Each calls only those above it in this list:
  *
  *   wait      the descriptor that a ring is waited for with
+ *   groups    changes of one key that wait for each other
  *   call      what every public function does first and last
  *   keeper    the thread that looks after idle sessions
  *   handle    the handles of tables, which all threads share

@@ -313,7 +313,7 @@ static void rings_return_only_what_was_put(void **state)
     struct trial s;
 
     (void)state;
-    trial_open(&s, "mem:?size=256m&defer=1", 200, 10000);
+    trial_open(&s, "mem:?size=256m&defer=1&groups=1", 200, 10000);
     trial_run(&s, ring_put_and_get);
     uint64_t keys = trial_check(&s), expected = expect_fillers(&s);
     for (uint64_t key = 0; key < SHARED_KEYS; key++)
@@ -376,6 +376,60 @@ static void counters_never_go_back(void **state)
         }
         trial_close(&s);
     }
+}
+
+/* ---- one hot key ----------------------------------------------------------------------------- */
+
+#define CHANGES 4096u /* of a thread, at most */
+
+/* When the changes of each thread ended, by one clock of all; 0: not yet. The start of the latest
+ * one that has ended. */
+static atomic_uint_fast64_t hot_clock, hot_ended[THREADS][CHANGES], hot_latest;
+
+/* A get may not return a value whose change had ended when a later one began that has ended since.
+ * So changes that others have made needless must really lie before those. */
+static void *change_and_read_hot_key(void *arg)
+{
+    struct racer *a = arg;
+    const uint64_t key = 7;
+    for (uint64_t n = 0; n < a->trial->rounds && n < CHANGES; n++) {
+        uint64_t value = n * THREADS + a->who, found = 0, latest = 0;
+        uint64_t began = atomic_fetch_add(&hot_clock, 1) + 1;
+        size_t len = 0;
+        int rc = n % 4 == 3 ? far_put(a->session, a->trial->table, &key, 8, &value, 8)
+                            : far_update(a->session, a->trial->table, &key, 8, &value, 8);
+        expect(a, rc, FAR_OK, "change the hot key");
+        atomic_store(&hot_ended[a->who][n], atomic_fetch_add(&hot_clock, 1) + 1);
+        latest = atomic_load(&hot_latest);
+        while (latest < began && !atomic_compare_exchange_weak(&hot_latest, &latest, began))
+            ;
+        latest = atomic_load(&hot_latest);
+        rc = far_get(a->session, a->trial->table, &key, 8, &found, 8, &len);
+        expect(a, rc, FAR_OK, "read the hot key");
+        uint64_t ended = atomic_load(&hot_ended[found % THREADS][found / THREADS % CHANGES]);
+        if (found != UINT64_MAX && ended != 0 && ended < latest)
+            wrong(a, "a value was read that had been overwritten for good");
+    }
+    return NULL;
+}
+
+static void a_hot_key_never_has_an_older_value(void **state)
+{
+    struct trial s;
+    uint64_t key = 7, first = UINT64_MAX, joined = 0;
+
+    (void)state;
+    trial_open(&s, "mem:?size=256m&defer=1&groups=1", 200, CHANGES);
+    assert_int_equal(far_put(s.racer[0].session, s.table, &key, 8, &first, 8), FAR_OK);
+    memset(hot_ended, 0, sizeof hot_ended);
+    hot_latest = 0;
+    trial_run(&s, change_and_read_hot_key);
+    for (unsigned i = 0; i < THREADS; i++)
+        joined += s.racer[i].session->groups.joined;
+    print_message("%llu of %u changes joined others\n", (unsigned long long)joined,
+                  THREADS * (s.rounds < CHANGES ? s.rounds : CHANGES));
+    assert_true(trial_check(&s) == 1);
+    trial_close(&s);
 }
 
 /* ---- repairs --------------------------------------------------------------------------------- */
@@ -579,6 +633,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(gets_return_only_what_was_put),
         cmocka_unit_test(rings_return_only_what_was_put),
         cmocka_unit_test(counters_never_go_back),
+        cmocka_unit_test(a_hot_key_never_has_an_older_value),
         cmocka_unit_test(a_repair_beside_others_finds_nothing),
         cmocka_unit_test(of_inserts_and_deletes_at_once_one_wins),
         cmocka_unit_test(after_the_churn_keys_are_as_acknowledged),
