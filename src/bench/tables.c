@@ -92,7 +92,15 @@ static const char *read_owner(const char *name, struct owner *o)
     return good && end > 0 && name[end] != '\0' && o->pid > 0 ? name + end : NULL;
 }
 
-enum tables_owner tables_owner(const char *name)
+/* Whose table is that? */
+enum whose {
+    TABLES_NONE,   /* not made by a benchmark */
+    TABLES_ALIVE,  /* a process that runs, perhaps this one */
+    TABLES_DEAD,   /* a process that has ended */
+    TABLES_FOREIGN /* a process of another machine, or of this one before it was restarted */
+};
+
+static enum whose whose_table(const char *name)
 {
     struct owner o = {.machine = 0};
     if (!read_owner(name, &o))
@@ -156,7 +164,7 @@ struct list {
 static int collect(void *arg, const char *name, const char *index)
 {
     struct list *list = arg;
-    enum tables_owner owner = tables_owner(name);
+    enum whose owner = whose_table(name);
     (void)index;
     if (owner != TABLES_DEAD && owner != TABLES_FOREIGN)
         return 0;

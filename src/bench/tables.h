@@ -27,15 +27,6 @@ bool tables_dropped(const struct bench_config *config);
 void tables_name(const struct bench_config *config, const char *index, const char *suffix,
                  char name[FAR_NAME_MAX + 1]);
 
-/* Whose table is that? */
-enum tables_owner {
-    TABLES_NONE,   /* not made by a benchmark */
-    TABLES_ALIVE,  /* a process that runs, perhaps this one */
-    TABLES_DEAD,   /* a process that has ended */
-    TABLES_FOREIGN /* a process of another machine, or of this one before it was restarted */
-};
-enum tables_owner tables_owner(const char *name);
-
 /* Drops the table, and reports it to the observer. */
 void tables_drop(far_session *session, const char *name, bool left_over,
                  const struct bench_observer *observer);

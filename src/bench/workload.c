@@ -83,7 +83,9 @@ bool workload_iterates(const struct workload *w)
     return w->percent[WORKLOAD_ITERATE] > 0;
 }
 
-bool workload_takes_ops(const struct workload *w)
+/* Does --ops say how many operations it has? The load puts every key, and an iteration gets every
+ * entry. */
+static bool takes_ops(const struct workload *w)
 {
     return !workload_is_load(w) && !workload_iterates(w);
 }
@@ -236,13 +238,13 @@ int workload_plan_init(struct workload_plan *plan, const struct workload *w,
                        const struct workload_plan_options *options, struct bench_dist *dist)
 {
     ASSERT(options->threads > 0);
-    uint64_t warm = workload_takes_ops(w) ? options->warm : 0;
+    uint64_t warm = takes_ops(w) ? options->warm : 0;
     struct workload_plan p = {
         .workload = w,
         .keys = options->keys,
         .ops = ops_of(w, options->keys, options->load, options->ops + warm),
         .threads = options->threads,
-        .rate = workload_takes_ops(w) ? options->rate : 0,
+        .rate = takes_ops(w) ? options->rate : 0,
         .seed = options->seed,
     };
     if (warm > 0 && p.ops > options->ops) /* deletes end when no key is left */

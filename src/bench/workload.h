@@ -77,10 +77,6 @@ bool workload_scans(const struct workload *w);
 /* Does each thread have one task, the whole table? Then every entry counts as an operation. */
 bool workload_iterates(const struct workload *w);
 
-/* Does --ops say how many operations it has? The load puts every key, and an iteration gets every
- * entry. */
-bool workload_takes_ops(const struct workload *w);
-
 struct workload_plan {
     const struct workload *workload;
     struct workload_span keys; /* before the run */

@@ -165,8 +165,6 @@ static inline size_t client_words_bytes(const struct pool *pool)
 {
     return 128 + pool->clients * sizeof(struct client_slot);
 }
-/* The next batch carries an announcement, which validates the cache (NULL: none). */
-void client_announce_soon(struct client *client, struct cached *cached);
 /* The next batch carries the announcement of a parked client, which validates no cache. */
 void client_announce_parked(struct client *client);
 /* Withholds announcements: they would say that a client is alive that is not registered. */

@@ -143,8 +143,8 @@ static int choose_shape(struct maker *k, const struct index_options *options)
     return for_keys > for_nodes ? pool_check_room(k->op, least << k->root.start) : FAR_OK;
 }
 
-int sephash_create(struct op *op, const struct index_options *options, uint64_t hash_seed,
-                   gaddr *out)
+static int sephash_create(struct op *op, const struct index_options *options, uint64_t hash_seed,
+                          gaddr *out)
 {
     struct maker k = {.op = op, .hash_seed = hash_seed};
     uint64_t before = pool_taken_bytes(op->client);
@@ -184,7 +184,7 @@ int sephash_create(struct op *op, const struct index_options *options, uint64_t 
 }
 
 /* Nothing points to the table, and nobody has used it: its segments are empty. */
-int sephash_discard(struct op *op, gaddr at)
+static int sephash_discard(struct op *op, gaddr at)
 {
     struct sephash_root root;
     struct sephash_shape shape = {0};

@@ -292,9 +292,6 @@ int sephash_merge(struct op *op, struct sephash_view *view, const struct sephash
 void sephash_make_room(struct op *op, struct sephash_view *view, uint64_t hash);
 
 /* ---- the rest -------------------------------------------------------------------------------- */
-int sephash_create(struct op *op, const struct index_options *options, uint64_t hash_seed,
-                   gaddr *root);
-int sephash_discard(struct op *op, gaddr root);
 /* An empty CurSegment, and the image that is written. Returns its bytes. */
 uint32_t sephash_cur_image(const struct sephash_shape *shape, struct sephash_head *head,
                            const uint16_t *table, void *image);

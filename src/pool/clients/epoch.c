@@ -193,6 +193,15 @@ bool client_heartbeat_due(const struct client *c)
     return heartbeat_due(c, client_now(c));
 }
 
+/* The next batch carries an announcement, which validates the cache (NULL: none). */
+static void announce_soon(struct client *c, struct cached *cached)
+{
+    if (c->epoch.announcement.posted)
+        return;
+    c->epoch.announcement.due = true;
+    c->epoch.validates = cached;
+}
+
 /* A long operation sends heartbeats, too. And its batches count like operations. Otherwise a
  * session that walks tables would announce itself only when a heartbeat is due, and hold up all
  * epochs until then. Not if it works without a cache: the announcement would make all caches stale.
@@ -206,7 +215,7 @@ static void look(struct batch_piggyback *piggyback)
     piggyback->due |= heartbeat_due(c, now);
     c->epoch.ops_since += PIGGYBACK_LOOK;
     if (c->epoch.ops_since >= c->pool->knobs.tick_ops && c->epoch.used && c->attention.any == 0)
-        client_announce_soon(c, c->epoch.used);
+        announce_soon(c, c->epoch.used);
     piggyback->urgent = heartbeat_urgent(c, now);
 }
 
@@ -261,14 +270,6 @@ void client_epoch_init(struct client *c, uint64_t *words)
 }
 
 /* ---- operations ------------------------------------------------------------------------------ */
-
-void client_announce_soon(struct client *c, struct cached *cached)
-{
-    if (c->epoch.announcement.posted)
-        return;
-    c->epoch.announcement.due = true;
-    c->epoch.validates = cached;
-}
 
 void client_send_heartbeat(struct client *c)
 {
@@ -336,7 +337,7 @@ int op_begin(struct op *op, struct cached *cached)
     c->epoch.used = cached;
     if (++c->epoch.ops_since >= c->pool->knobs.tick_ops ||
         c->stock.retired_ever - c->epoch.retired_at >= TICK_BYTES || heartbeat_due(c, now))
-        client_announce_soon(c, cached);
+        announce_soon(c, cached);
     return FAR_OK;
 }
 
