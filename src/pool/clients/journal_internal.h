@@ -52,7 +52,9 @@ struct walk {
     } cursor[WALK_MANY];
 };
 
-/* Walks the chains. Each cursor stands at the beginning of one. */
+/* Adds a chain. If as many were added as a batch can read, walks them. */
+int journal_walk_add(struct walk *walk, unsigned node, unsigned slot);
+/* Walks the chains that were added. */
 int journal_walk(struct walk *walk);
 /* Walks one chain. */
 int journal_walk_one(struct walk *walk, unsigned node, unsigned slot);

@@ -301,12 +301,9 @@ static int read_lines(struct keeping *k, unsigned node, const struct client_slot
         journals[slot] = slots[slot].journals;
     if (rc == FAR_OK && knows_lines(op, node, op->client->slot))
         rc = keep_own(k, node);
-    for (unsigned slot = 0; slot < pool->clients && rc == FAR_OK; slot++) {
+    for (unsigned slot = 0; slot < pool->clients && rc == FAR_OK; slot++)
         if (journals[slot] >> node & 1 && !knows_lines(op, node, slot))
-            w->cursor[w->count++] = (struct cursor){slot, first_line(pool, node, slot), 0};
-        if (w->count == WALK_MANY)
-            rc = journal_walk(w);
-    }
+            rc = journal_walk_add(w, node, slot);
     if (rc == FAR_OK)
         rc = journal_walk(w);
     free(journals);

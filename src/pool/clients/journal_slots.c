@@ -65,9 +65,7 @@ int journal_mark(struct op *op, struct marker *marker, unsigned *damaged, unsign
     for (unsigned i = 0; i < pool->clients * pool->nodes && rc == FAR_OK; i++) {
         unsigned of = i / pool->nodes, node = i % pool->nodes;
         if (nodes[of] >> node & 1)
-            w->cursor[w->count++] = (struct cursor){of, first_line(pool, node, of), 0};
-        if (w->count == WALK_MANY)
-            rc = journal_walk(w);
+            rc = journal_walk_add(w, node, of);
     }
     if (rc == FAR_OK)
         rc = journal_walk(w);

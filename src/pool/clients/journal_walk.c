@@ -72,9 +72,14 @@ int journal_walk(struct walk *w)
     return FAR_OK;
 }
 
+int journal_walk_add(struct walk *w, unsigned node, unsigned slot)
+{
+    w->cursor[w->count++] = (struct cursor){slot, first_line(w->op->pool, node, slot), 0};
+    return w->count == WALK_MANY ? journal_walk(w) : FAR_OK;
+}
+
 int journal_walk_one(struct walk *w, unsigned node, unsigned slot)
 {
-    w->cursor[0] = (struct cursor){slot, first_line(w->op->pool, node, slot), 0};
-    w->count = 1;
-    return journal_walk(w);
+    int rc = journal_walk_add(w, node, slot);
+    return rc == FAR_OK ? journal_walk(w) : rc;
 }
