@@ -9,6 +9,8 @@
 
 #include <stdio.h>
 
+#define SMALL "span=8&neighbourhood=4&cache=16&hot=0"
+
 static struct store_rig rig;
 static struct actor A, B, C; /* the session of B is the rig's; who C is, the test says */
 
@@ -64,11 +66,14 @@ static inline void rig_open(const char *uri, const char *tuning, const struct kn
 
 /* ---- deeds ----------------------------------------------------------------------------------- */
 
+static char no_bytes[512]; /* what long values are made of */
+
 static inline int put_key(struct actor *a, uint64_t number, uint64_t value)
 {
-    char key[16], bytes[512] = {0};
-    memcpy(bytes, &value, 8);
-    return far_put(a->s, a->t, key, key_bytes(number, key), bytes, keys.value_len);
+    char key[16];
+    bool is_long = keys.value_len > sizeof value;
+    return far_put(a->s, a->t, key, key_bytes(number, key), is_long ? no_bytes : (char *)&value,
+                   keys.value_len);
 }
 
 static inline int insert_key(struct actor *a, uint64_t number, uint64_t value)
@@ -77,14 +82,17 @@ static inline int insert_key(struct actor *a, uint64_t number, uint64_t value)
     return far_insert(a->s, a->t, key, key_bytes(number, key), &value, 8);
 }
 
+/* Sets `found`, if the value is not long. */
 static inline int get_key(struct actor *a, uint64_t number, uint64_t value)
 {
-    char key[16], bytes[512] = {0};
+    static char bytes[sizeof no_bytes];
+    char key[16];
     size_t len = 0;
     (void)value;
-    int rc = far_get(a->s, a->t, key, key_bytes(number, key), bytes, sizeof bytes, &len);
-    memcpy(&a->found, bytes, 8);
-    return rc;
+    a->found = 0;
+    if (keys.value_len == sizeof a->found)
+        return far_get(a->s, a->t, key, key_bytes(number, key), &a->found, 8, &len);
+    return far_get(a->s, a->t, key, key_bytes(number, key), bytes, sizeof bytes, &len);
 }
 
 static inline int delete_key(struct actor *a, uint64_t number, uint64_t value)
@@ -96,13 +104,15 @@ static inline int delete_key(struct actor *a, uint64_t number, uint64_t value)
 
 /* From a key on; limit 0: all keys. */
 static char scanned[65536];
+static bool more_to_scan;
 static inline int scan_keys(struct actor *a, uint64_t from, uint64_t limit)
 {
     char key[16];
     struct far_range range = {.from = key, .from_len = key_bytes(from, key), .limit = limit};
     struct far_range all = {0};
     size_t len = 0;
-    int rc = far_scan(a->s, a->t, limit == 0 ? &all : &range, scanned, sizeof scanned, &len, NULL);
+    int rc = far_scan(a->s, a->t, limit == 0 ? &all : &range, scanned, sizeof scanned, &len,
+                      &more_to_scan);
     a->found = len;
     return rc;
 }
@@ -156,5 +166,23 @@ static inline void expect_sound_table(void)
 {
     expect_ok(far_table_check(B.s, B.t, say, NULL));
 }
+
+/* The same, and no object of the pool is in two places. */
+static inline void expect_whole_table(void)
+{
+    struct audit a;
+    expect_sound_table();
+    expect_sound(&rig, &B.s, 1, &a);
+}
+
+/* A request that begins with a READ of groups. */
+static inline bool reads_groups(const struct fab_req *req, unsigned i)
+{
+    return i == 0 && req->verbs[0].kind == FAB_READ &&
+           req->verbs[0].len % (8 * CHIME_GROUP_WORDS) == 0;
+}
+
+/* A test that begins with a new rig. */
+#define SCRIPT(name) cmocka_unit_test_setup(name, set_up)
 
 #endif

@@ -15,8 +15,8 @@
  *     expect_ok(get_one(&C, 5, 8));                                          C acts without a stop
  *
  * Each operation of an actor has a stack of its own, a fiber. It must not assert: it returns its
- * status, and the test asserts. The actor's own clock stands still while the actor is stopped, so
- * it does not notice that its lease has passed.
+ * status, and the test asserts. While an actor acts, its clock is its own, and stands still while it
+ * is stopped: it does not notice that its lease has passed. Nor do others notice how long it waits.
  */
 #ifndef TESTS_VERB_SCRIPT_H
 #define TESTS_VERB_SCRIPT_H
@@ -48,6 +48,7 @@ struct place {
     uint64_t delta, bytes; /* bytes 0: anywhere. */
     uint32_t len;          /* of the verb */
     unsigned least;        /* verbs of its request */
+    bool first;            /* the request begins with it */
     bool (*is)(const struct fab_req *req, unsigned verb);
     bool waits; /* no verb, but a pause */
     bool each;  /* and again at the next one, until the operation ends */
@@ -59,7 +60,8 @@ static inline bool place_is(const struct place *p, const struct fab_req *req, un
     bool there = p->bytes == 0 || (v->node == gaddr_node(p->of) &&
                                    v->off - gaddr_offset(p->of) - p->delta < p->bytes);
     return (p->kind == ANY_VERB || v->kind == p->kind - A_READ + FAB_READ) && there &&
-           (p->len == 0 || v->len == p->len) && req->count >= p->least && (!p->is || p->is(req, i));
+           (p->len == 0 || v->len == p->len) && req->count >= p->least && (i == 0 || !p->first) &&
+           (!p->is || p->is(req, i));
 }
 
 /* The operation runs to its end. */
@@ -92,7 +94,7 @@ struct actor {
     unsigned seen;         /* verbs of the request that were compared with the place */
     enum { GOES_ON, ANSWERED, REFUSED } how;
     int answer, rc;
-    bool dead;
+    bool torn, dead;
     struct fiber *fiber;
     deed *act;
     uint64_t key, value;
@@ -159,6 +161,7 @@ static inline int actor_post(struct fab_ep *ep, struct fab_req *req)
         return FAR_UNREACHABLE;
     a->req = req;
     a->next = a->seen = 0;
+    a->torn = false;
     for (unsigned end; rc == FAR_OK && (end = actor_stops_at(a)) <= req->count;) {
         rc = actor_do(a, end - a->next);
         if (rc != FAR_OK)
@@ -176,16 +179,17 @@ static inline int actor_post(struct fab_ep *ep, struct fab_req *req)
     return rc == FAR_OK ? actor_do(a, req->count - a->next) : rc;
 }
 
-/* Time passes for all. */
+/* Time passes for all others only if the actor stops here. */
 static inline void actor_pause(struct fab_ep *ep, uint64_t ns)
 {
     struct actor *a = (struct actor *)(uintptr_t)ep->ops;
     a->own.now += ns;
-    a->r->clock->now += ns;
     if (!a->place.waits || a->dead)
         return;
+    a->r->clock->now += ns;
     actor_pass_place(a);
     a->req = NULL;
+    a->next = 0;
     fiber_yield();
 }
 
@@ -268,8 +272,8 @@ static inline int actor_abort(struct actor *a)
     if (!a->fiber || fiber_finished(a->fiber))
         return FAR_OK;
     a->dead = true;
-    a->how = a->next > 0 ? ANSWERED : REFUSED;
-    a->answer = a->next > 0 ? FAR_UNKNOWN : FAR_UNREACHABLE;
+    a->how = a->next > 0 || a->torn ? ANSWERED : REFUSED;
+    a->answer = a->how == ANSWERED ? FAR_UNKNOWN : FAR_UNREACHABLE;
     int rc = actor_run(a);
     ASSERT(rc != STOPPED);
     return rc;
@@ -295,17 +299,18 @@ static inline bool actor_step(struct actor *a)
     return true;
 }
 
-/* Half of the next verb happens, if that is a WRITE of more than a word; then the client must
- * die. */
+/* Half of the next verb happens, if that is a WRITE of more than a word. */
 static inline void actor_tear(struct actor *a)
 {
     struct fab_verb *v = &a->req->verbs[a->next];
     uint32_t len = v->len;
-    if (a->next == a->req->count || v->kind != FAB_WRITE || len <= 8)
+    if (v->kind != FAB_WRITE || len <= 8)
         return;
     v->len = len / 16 * 8;
     assert_int_equal(actor_do(a, 1), FAR_OK);
     v->len = len;
+    a->next--;
+    a->torn = true;
 }
 
 /* ---- the end --------------------------------------------------------------------------------- */

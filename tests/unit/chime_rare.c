@@ -48,7 +48,7 @@ static bool of_groups(const struct fab_verb *v)
     return v->kind == FAB_WRITE && v->len == view_of(&B)->shape.group_bytes;
 }
 
-/* ---- a full pool ----------------------------------------------------------------------------- */
+/* ---- shortages and growth -------------------------------------------------------------------- */
 
 /* A leaf is split with the last memory of the pool, and its parent has no room for the new one: the
  * keys are there, and can be read and deleted. */
@@ -67,8 +67,6 @@ TEST(keys_behind_an_unknown_split_can_be_used_in_a_full_pool)
     expect_ok(delete_key(&B, 64, 64));
 }
 
-/* ---- an old root ----------------------------------------------------------------------------- */
-
 /* A session has seen the tree when it was low. Others make it high. */
 TEST(a_session_learns_that_the_tree_has_grown)
 {
@@ -80,6 +78,22 @@ TEST(a_session_learns_that_the_tree_has_grown)
     assert_true(A.s->op.cost.rtts < 20);
     expect_ok(get_key(&A, 299999, 0));
     assert_int_equal(chime_top_level(view_of(&A)->top), chime_top_level(view_of(&B)->top));
+}
+
+static void *no_bulk(struct fab_ep *ep, size_t bytes)
+{
+    return bytes == CHIME_STAGING_BYTES ? NULL : hook.real->buf_alloc(ep, bytes);
+}
+
+TEST(a_split_without_local_memory_releases_its_lock)
+{
+    each_ok(put_key, &B, 0, 7, 1);
+    expect_ok(get_key(&A, 1, 1));
+    hook_on(A.s->client.ep);
+    hook.ops.buf_alloc = no_bulk;
+    assert_int_equal(put_key(&A, 8, 8), FAR_NO_MEMORY);
+    hook_off();
+    assert_true(word_at(chime_top_at(view_of(&B)->top), 0) == 0);
 }
 
 /* ---- sessions that die in the middle --------------------------------------------------------- */
@@ -177,8 +191,6 @@ TEST(a_dead_node_is_not_freed_while_its_sibling_names_it)
     }
 }
 
-/* ---- a recovery that takes its time ---------------------------------------------------------- */
-
 /* A has the left node's lock and is about to write, and B wants the right node. */
 TEST(a_get_rests_while_another_session_recovers)
 {
@@ -190,24 +202,6 @@ TEST(a_get_rests_while_another_session_recovers)
     (void)get_key(&B, 22, 22);
     assert_true(rig.clock->now - before > 60000ull * 1000000); /* for leases, not for attempts */
     expect_ok(actor_go_on(&A));
-}
-
-/* ---- no local memory ------------------------------------------------------------------------- */
-
-static void *no_bulk(struct fab_ep *ep, size_t bytes)
-{
-    return bytes == CHIME_STAGING_BYTES ? NULL : hook.real->buf_alloc(ep, bytes);
-}
-
-TEST(a_split_without_local_memory_releases_its_lock)
-{
-    each_ok(put_key, &B, 0, 7, 1);
-    expect_ok(get_key(&A, 1, 1));
-    hook_on(A.s->client.ep);
-    hook.ops.buf_alloc = no_bulk;
-    assert_int_equal(put_key(&A, 8, 8), FAR_NO_MEMORY);
-    hook_off();
-    assert_true(word_at(chime_top_at(view_of(&B)->top), 0) == 0);
 }
 
 /* ---- names ----------------------------------------------------------------------------------- */
@@ -469,8 +463,6 @@ TEST(an_iteration_among_keys_of_one_turn_does_not_trust_a_dead_leaf)
     for (unsigned n = 0; n < 9; n++)
         assert_true(found[n]);
 }
-
-/* ---- damage ---------------------------------------------------------------------------------- */
 
 /* Does the parent of the merged leaves name this child? */
 static bool is_named(gaddr child)
@@ -773,8 +765,6 @@ TEST(a_scan_leaves_out_what_it_has_passed)
     for (; far_entry_next(scanned, A.found, &pos, &e); last = e)
         assert_true(!last.key || memcmp(last.key, e.key, 10) < 0);
 }
-
-#define SCRIPT(name) cmocka_unit_test_setup(name, set_up)
 
 int main(void)
 {
