@@ -4,18 +4,16 @@
  * An actor is a session whose operation can stop at any of its verbs. Meanwhile the test does what
  * it likes, also with other actors. Then the operation goes on, or fails, or its client dies.
  *
- *     static int put_one(struct actor *a, uint64_t key, uint64_t value);     far_put(a->s, a->t,
- *     ...)
+ *     static int put_one(struct actor *a, uint64_t key, uint64_t value);    calls far_put(a->s..)
  *
- *     actor_reach(&A, (struct place){A_WRITE, .nth = 3}, put_one, 5, 7);     two WRITEs of A
- *     happened actor_reach(&B, (struct place){.waits = true}, put_one, 5, 8);         B found A's
- *     lock
- *     actor_kill(&A);                                                        the third never does
+ *     actor_reach(&A, (struct place){A_WRITE, .nth = 3}, put_one, 5, 7);    two WRITEs of A happen
+ *     actor_reach(&B, (struct place){.waits = true}, put_one, 5, 8);        B finds A's lock
+ *     actor_kill(&A);                                                       the third never happens
  *     expect_ok(actor_go_on(&B));
- *     expect_ok(get_one(&C, 5, 8));                                          C acts without a stop
+ *     expect_ok(get_one(&C, 5, 8));                                         without any stop
  *
  * Each operation of an actor has a stack of its own, a fiber. It must not assert: it returns its
- * status, and the test asserts. While an actor acts, its clock is its own, and stands still while it
+ * status, and the test asserts. While an actor acts, its clock is its own, and stands still when it
  * is stopped: it does not notice that its lease has passed. Nor do others notice how long it waits.
  */
 #ifndef TESTS_VERB_SCRIPT_H

@@ -92,16 +92,17 @@ static void expect_scanned(struct actor *a)
     assert_false(any);
 }
 
+/* Unless it is dead. */
 static void look(struct actor *a)
 {
-    for (unsigned number = 0; a->s && number < KEYS; number++) {
+    if (!a->s)
+        return;
+    for (unsigned number = 0; number < KEYS; number++) {
         int rc = get_key(a, number, 0);
         if (rc != FAR_NOT_FOUND)
             expect_ok(rc);
         expect_found(number, a->found);
     }
-    if (!a->s)
-        return;
     expect_ok(scan_keys(a, 0, 0));
     expect_scanned(a);
 }
@@ -251,41 +252,33 @@ static unsigned find_steps(enum kind kind)
     return count;
 }
 
-/* Tries `max` of the steps that do this, with keys of both kinds. `twice`: with two deaths, if keys
- * are short; with long ones each attempt writes a block. */
-static void try_kind(enum kind kind, unsigned max, bool twice)
+/* Tries `max` of the steps of a kind, with keys of both kinds. */
+struct stopping {
+    enum kind kind;
+    unsigned max;
+    bool tears, looks;
+    bool twice; /* with two deaths, if keys are short; with long ones each attempt writes a block */
+};
+
+static void stop_anywhere(void **state)
 {
+    const struct stopping *how = *state;
+    stop.tears = how->tears;
+    stop.looks = how->looks;
     for (unsigned way = 0; way < 2; way++) {
         long_keys = way == 1;
-        unsigned count = find_steps(kind);
-        for (unsigned i = 0; i < max; i++)
-            try_all(found[(uint64_t)i * count / max], twice && !long_keys);
+        unsigned count = find_steps(how->kind);
+        for (unsigned i = 0; i < how->max; i++)
+            try_all(found[(uint64_t)i * count / how->max], how->twice && !long_keys);
     }
     long_keys = false;
 }
 
-#define STOPPING_TEST(name, kind, max, twice, looked, torn)                                        \
-    TEST(name)                                                                                     \
-    {                                                                                              \
-        stop.tears = torn;                                                                         \
-        stop.looks = looked;                                                                       \
-        try_kind(kind, max, twice);                                                                \
-    }
-
-STOPPING_TEST(a_change_may_stop_anywhere, NOTHING, 3, false, false, false)
-STOPPING_TEST(a_move_may_stop_anywhere, MOVE, 3, false, false, false)
-STOPPING_TEST(a_split_may_stop_anywhere, SPLIT, 3, false, false, false)
-STOPPING_TEST(a_merge_may_stop_anywhere, MERGE, 3, false, false, false)
-STOPPING_TEST(a_change_may_stop_in_a_write, NOTHING, 2, false, false, true)
-STOPPING_TEST(a_move_may_stop_in_a_write, MOVE, 2, false, false, true)
-STOPPING_TEST(a_split_may_stop_in_a_write, SPLIT, 2, false, false, true)
-STOPPING_TEST(a_merge_may_stop_in_a_write, MERGE, 2, false, false, true)
-STOPPING_TEST(a_change_may_be_seen_anywhere, NOTHING, 2, false, true, false)
-STOPPING_TEST(a_move_may_be_seen_anywhere, MOVE, 2, false, true, true)
-STOPPING_TEST(a_split_may_be_seen_anywhere, SPLIT, 2, false, true, true)
-STOPPING_TEST(a_merge_may_be_seen_anywhere, MERGE, 2, false, true, true)
-STOPPING_TEST(a_recovery_of_a_split_may_stop_anywhere, SPLIT, 1, true, false, true)
-STOPPING_TEST(a_recovery_of_a_merge_may_stop_anywhere, MERGE, 1, true, false, true)
+static struct CMUnitTest stopping(const char *name, struct stopping *how)
+{
+    return (struct CMUnitTest){name, stop_anywhere, set_up, NULL, how};
+}
+#define STOPPING(name, which, ...) stopping(#name, &(struct stopping){.kind = which, __VA_ARGS__})
 
 /* ---- a client that comes late ---------------------------------------------------------------- */
 
@@ -646,20 +639,22 @@ TEST(a_split_waits_until_its_new_node_can_be_seen)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        SCRIPT(a_change_may_stop_anywhere),
-        SCRIPT(a_move_may_stop_anywhere),
-        SCRIPT(a_split_may_stop_anywhere),
-        SCRIPT(a_merge_may_stop_anywhere),
-        SCRIPT(a_change_may_stop_in_a_write),
-        SCRIPT(a_move_may_stop_in_a_write),
-        SCRIPT(a_split_may_stop_in_a_write),
-        SCRIPT(a_merge_may_stop_in_a_write),
-        SCRIPT(a_change_may_be_seen_anywhere),
-        SCRIPT(a_move_may_be_seen_anywhere),
-        SCRIPT(a_split_may_be_seen_anywhere),
-        SCRIPT(a_merge_may_be_seen_anywhere),
-        SCRIPT(a_recovery_of_a_split_may_stop_anywhere),
-        SCRIPT(a_recovery_of_a_merge_may_stop_anywhere),
+        STOPPING(a_change_may_stop_anywhere, NOTHING, .max = 3),
+        STOPPING(a_move_may_stop_anywhere, MOVE, .max = 3),
+        STOPPING(a_split_may_stop_anywhere, SPLIT, .max = 3),
+        STOPPING(a_merge_may_stop_anywhere, MERGE, .max = 3),
+        STOPPING(a_change_may_stop_in_a_write, NOTHING, .max = 2, .tears = true),
+        STOPPING(a_move_may_stop_in_a_write, MOVE, .max = 2, .tears = true),
+        STOPPING(a_split_may_stop_in_a_write, SPLIT, .max = 2, .tears = true),
+        STOPPING(a_merge_may_stop_in_a_write, MERGE, .max = 2, .tears = true),
+        STOPPING(a_change_may_be_seen_anywhere, NOTHING, .max = 2, .looks = true),
+        STOPPING(a_move_may_be_seen_anywhere, MOVE, .max = 2, .tears = true, .looks = true),
+        STOPPING(a_split_may_be_seen_anywhere, SPLIT, .max = 2, .tears = true, .looks = true),
+        STOPPING(a_merge_may_be_seen_anywhere, MERGE, .max = 2, .tears = true, .looks = true),
+        STOPPING(a_recovery_of_a_split_may_stop_anywhere, SPLIT, .max = 1, .tears = true,
+                 .twice = true),
+        STOPPING(a_recovery_of_a_merge_may_stop_anywhere, MERGE, .max = 1, .tears = true,
+                 .twice = true),
         SCRIPT(a_reader_may_come_after_a_split),
         SCRIPT(a_reader_may_come_after_a_merge),
         SCRIPT(an_iteration_finds_what_is_merged),
