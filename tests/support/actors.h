@@ -65,9 +65,12 @@ static inline void expect_sound_table(void)
     expect_ok(far_table_check(B.s, B.t, say, NULL));
 }
 
+/* Nothing is in two places. */
 static inline void audit_both(struct audit *audit)
 {
-    expect_sound(&rig, (far_session *[]){B.s, A.s}, 2, audit);
+    expect_ok(sim_audit(audit, rig.pool, (far_session *[]){B.s, A.s}, 2));
+    if (audit->wrong > 0)
+        fail_msg("%u objects in two places: %s", audit->wrong, audit->first);
 }
 
 #endif
