@@ -15,27 +15,31 @@ static inline void actor_join(struct actor *a)
     actor_set(a, &rig, store_rig_join(&rig), B.t);
 }
 
-/* NULL: the default knobs. */
+static inline int close_actors(void **state)
+{
+    (void)state;
+    actor_leave(&A);
+    actor_leave(&B);
+    actor_leave(&C);
+    actor_leave(&D);
+    if (rig.pool)
+        store_rig_close(&rig);
+    rig.pool = NULL;
+    return 0;
+}
+
+/* Another pool than before, with an empty table. Knobs NULL: the default. */
 static inline void open_actors(const char *uri, const char *index, const char *tuning,
                                const struct knobs *knobs)
 {
     struct far_table_options options = {.tuning = tuning, .hash_seed = 3};
     struct knobs all = knobs ? *knobs : pool_knobs_default;
     all.tick_ops = 1;
-    A = B = C = D = (struct actor){0};
+    (void)close_actors(NULL);
     store_rig_open_driven(&rig, uri, &all, NULL, NULL);
     actor_set(&B, &rig, rig.session, NULL);
     expect_ok(far_table_create(B.s, "s", index, &options, &B.t));
     actor_join(&A);
-}
-
-static inline void close_actors(void)
-{
-    actor_leave(&A);
-    actor_leave(&B);
-    actor_leave(&C);
-    actor_leave(&D);
-    store_rig_close(&rig);
 }
 
 /* Puts keys from that one on until it comes to the place. */

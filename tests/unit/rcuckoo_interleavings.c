@@ -97,7 +97,6 @@ TEST(a_miss_is_validated)
     move_key(moved, 1);
     expect_ok(actor_go_on(&A));
     assert_int_equal(A.found, moved);
-    close_actors();
 }
 
 /* One READ has both rows: the second as it was before the key was moved there, the first as it was
@@ -114,7 +113,6 @@ TEST(a_miss_in_one_read_is_validated_by_both_rows)
     memcpy(first, read_row(&sub, key.row[0]), row_bytes());
     expect_ok(actor_go_on(&A));
     assert_int_equal(A.found, moved);
-    close_actors();
 }
 
 /* ---- an insert that moves keys --------------------------------------------------------------- */
@@ -134,7 +132,6 @@ TEST(a_key_that_is_moved_is_always_there)
     }
     assert_true(looks > 0);
     expect_keys(&B, 0, 460);
-    close_actors();
 }
 
 /* A row that a key came to and left again is not the row that it was: RCUCKOO-C4 relies on that. */
@@ -148,7 +145,6 @@ TEST(a_row_that_was_written_has_another_meta_word)
     expect_ok(put_key(&B, key, 1));
     uint64_t after = *rcuckoo_meta(shape(), read_row(&sub, row));
     assert_int_equal(rcuckoo_version(after), rcuckoo_version(before) + 2);
-    close_actors();
 }
 
 /* A session may read rows by an address where another subtable has its rows now. */
@@ -163,7 +159,6 @@ TEST(a_row_belongs_to_its_subtable)
         id = rcuckoo_child_id(view_of(&B), &sub, half);
         assert_false(rcuckoo_row_whole(shape(), id, row, image));
     }
-    close_actors();
 }
 
 /* ---- a modify whose answer needs a block ----------------------------------------------------- */
@@ -216,7 +211,6 @@ TEST(a_modify_stores_its_last_answer)
     assert_int_equal(asked, 2);
     expect_ok(far_get(B.s, B.t, "k", 1, &c, sizeof c, &len));
     assert_int_equal(c.count, 11);
-    close_actors();
 }
 
 /* ---- rows that are torn ---------------------------------------------------------------------- */
@@ -237,7 +231,6 @@ TEST(a_get_waits_for_the_recovery_of_a_dead_writer)
     (void)die_in_a_put(77);
     expect_found(&B, 77, 2);
     expect_sound_table();
-    close_actors();
 }
 
 /* A's READ of the row shows the entry with the value of another one that was there before. */
@@ -253,7 +246,6 @@ TEST(a_get_returns_nothing_of_a_torn_row)
     memset(hit, 0, sizeof value);
     expect_ok(actor_go_until(&A, NOWHERE));
     assert_int_equal(A.found, value);
-    close_actors();
 }
 
 /* ---- recoveries ------------------------------------------------------------------------------ */
@@ -286,7 +278,6 @@ TEST(a_redo_is_not_repeated_behind_its_unlock)
     expect_ok(recover_slot(&B, dead, 0));
     expect_found(&B, key, 3);
     expect_sound_table();
-    close_actors();
 }
 
 /* Two dead clients: A holds the locks, with a row half written, C wanted them. D has begun to
@@ -317,7 +308,6 @@ TEST(locks_of_a_half_written_row_are_kept)
     expect_ok(recover_slot(&B, other, 0));
     assert_int_equal(store_rig_get(&rig, sub.part.anchor, at), 0);
     expect_found(&B, key, 2);
-    close_actors();
 }
 
 /* ---- an iteration while a key is moved ------------------------------------------------------- */
@@ -370,7 +360,6 @@ static void expect_returned_once(uint32_t key)
     while (far_entry_next(returned, A.found, &pos, &e))
         seen += memcmp(e.key, &key, 4) == 0 && memcmp(e.value, &key, 4) == 0;
     assert_int_equal(seen, 1);
-    close_actors();
 }
 
 TEST(an_iteration_returns_a_key_once_if_it_is_moved)
@@ -438,7 +427,6 @@ TEST(an_iteration_that_begins_at_a_split_is_not_over)
     }
     for (key = 1; key < BEFORE_SPLIT; key++)
         assert_true(seen[key]);
-    close_actors();
 }
 
 /* ---- damage ---------------------------------------------------------------------------------- */
@@ -454,7 +442,6 @@ TEST(a_damaged_row_is_not_written)
     store_rig_set(&rig, sub.rows, at, word);
     expect_found(&A, key, 1);
     expect_ok(put_key(&B, key, 2)); /* the locks were released */
-    close_actors();
 }
 
 TEST(a_damaged_block_is_not_a_miss)
@@ -478,7 +465,6 @@ TEST(a_damaged_block_is_not_a_miss)
         store_rig_set(&rig, block, 64, store_rig_get(&rig, block, 64) ^ 1);
     }
     assert_int_equal(far_get(A.s, A.t, key, sizeof key, value, sizeof value, &len), FAR_CORRUPT);
-    close_actors();
 }
 
 /* ---- locks and splits ------------------------------------------------------------------------ */
@@ -486,7 +472,6 @@ TEST(rows_may_share_a_lock)
 {
     open_with("rows=4&lock_rows=1&locks=1&words=1", NULL);
     put_keys(&B, 0, 10);
-    close_actors();
 }
 
 TEST(keys_that_no_split_separates_fill_the_table)
@@ -498,7 +483,6 @@ TEST(keys_that_no_split_separates_fill_the_table)
     assert_int_equal(put_key(&B, 2 * RCUCKOO_SLOTS, 0), FAR_TABLE_FULL);
     assert_int_equal(view_of(&B)->base.grown, 0);
     expect_sound_table();
-    close_actors();
 }
 
 /* From B's CAS of `forward` on, C changes a key behind each verb, and A reads it. */
@@ -514,7 +498,6 @@ TEST(a_get_follows_a_split_at_once)
         expect_found(&A, 0, looks);
     } while (actor_step(&B));
     expect_ok(actor_go_on(&B));
-    close_actors();
 }
 
 /* A sets the moved bits. Its CAS of `forward` arrives late, and then A is dead: C has read the
@@ -536,7 +519,6 @@ TEST(a_subtable_that_was_split_is_not_opened)
     expect_ok(actor_go_on(&C));
     expect_found(&D, 0, 7); /* it begins with what the anchor says now */
     expect_sound_table();
-    close_actors();
 }
 
 /* A client has closed the subtable, set the moved bits, and died. */
@@ -559,7 +541,6 @@ TEST(the_moved_bits_of_a_dead_closer_are_removed)
     for (unsigned i = 0; i < s->rows; i++)
         assert_false(store_rig_get(&rig, sub.rows, rcuckoo_row_at(s, i + 1) - 8) & RCUCKOO_MOVED);
     expect_sound_table();
-    close_actors();
 }
 
 /* A has allocated the children, and is about to close the subtable: B splits it first. */
@@ -573,7 +554,6 @@ TEST(children_that_come_too_late_are_not_lost)
     expect_ok(actor_go_on(&A));
     assert_true(puppet_lost_bytes(&A.s->client) == 0);
     expect_sound_table();
-    close_actors();
 }
 
 int main(void)
@@ -603,5 +583,5 @@ int main(void)
         cmocka_unit_test(the_moved_bits_of_a_dead_closer_are_removed),
         cmocka_unit_test(children_that_come_too_late_are_not_lost),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, NULL, close_actors);
 }

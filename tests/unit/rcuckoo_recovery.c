@@ -92,7 +92,6 @@ TEST(a_row_that_is_redone_has_the_version_of_its_change)
         assert_int_equal(rcuckoo_version(*rcuckoo_meta(s, row)), version & UINT16_MAX);
         assert_true(rcuckoo_row_whole(s, id, 1, row));
     }
-    close_actors();
 }
 
 /* A recovers a client that held the lock: `done` is in the line, and the unlock has not happened
@@ -112,7 +111,6 @@ TEST(a_redo_unlocks_once)
     expect_ok(recover_slot(&B, waiting, 0));
     assert_true(lock_word() == 0);
     expect_ok(put_key(&A, 9, 9));
-    close_actors();
 }
 
 /* RCUCKOO-C6: C's request stops when it has unlocked, and another client changes the row. */
@@ -128,7 +126,6 @@ TEST(a_change_that_was_unlocked_is_not_made_again)
     expect_ok(put_key(&B, 7, 3));
     expect_ok(recover_slot(&B, dead, 0));
     expect_found(&B, 7, 3);
-    close_actors();
 }
 
 /* ---- a lock that is released without a change ------------------------------------------------ */
@@ -156,7 +153,6 @@ TEST(a_line_stays_until_its_locks_are_released)
     unsigned dead = kill_actor(&C);
     expect_ok(recover_slot(&A, dead, 0));
     assert_true(lock_word() == 0);
-    close_actors();
 }
 
 /* ---- a client that dies while its line is judged --------------------------------------------- */
@@ -196,7 +192,6 @@ TEST(a_lock_is_not_released_under_a_redo_that_was_not_seen)
     expect_ok(recover_slot(&B, dead, 0));
     assert_true(lock_word() == 0);
     expect_ok(put_key(&A, 9, 9));
-    close_actors();
 }
 
 /* ---- a line that was left by a client that goes on ------------------------------------------- */
@@ -238,7 +233,6 @@ TEST(a_lock_is_not_released_under_a_redo_that_was_left)
     assert_int_equal(puppet_undone(&D.s->client), 0);
     assert_true(lock_word() == 0);
     expect_ok(put_key(&A, 10, 10));
-    close_actors();
 }
 
 /* ---- a row that is written again and again --------------------------------------------------- */
@@ -283,7 +277,6 @@ TEST(a_row_that_changes_is_not_damaged)
     }
     printf("    get: %s, %u looks\n", far_strerror(rc), looks);
     expect_ok(rc);
-    close_actors();
 }
 
 /* ---- entries that differ only in their lengths ----------------------------------------------- */
@@ -309,7 +302,6 @@ TEST(the_directory_is_only_advice)
     gaddr root = view_of(&B)->root;
     store_rig_set(&rig, root, 0, store_rig_get(&rig, root, 0) | 1ull << 30); /* outside the pool */
     put_keys(&B, 0, 40);
-    close_actors();
 }
 
 /* ---- a lock of a living client that a dead one's line names, too ----------------------------- */
@@ -338,7 +330,6 @@ TEST(a_lock_is_not_released_before_two_epochs_have_passed)
     assert_true(before > 0 && after == before + 1);
     assert_true(lock_word() & 1);
     expect_ok(actor_go_on(&A));
-    close_actors();
 }
 
 /* RCUCKOO-C9: nobody takes the lock while its holder is looked for. */
@@ -356,7 +347,6 @@ TEST(a_recovery_closes_the_words_before_it_reads_lines)
         assert_true(lock_word() & RCUCKOO_REPAIR);
     expect_ok(rc);
     assert_true(visits > 0 && lock_word() == 0);
-    close_actors();
 }
 
 /* ---- a dead client that has only named a lock ------------------------------------------------ */
@@ -402,7 +392,6 @@ TEST(the_death_of_an_idle_client_closes_nothing)
     assert_false(closed_once);
     assert_int_equal(looks, 3);
     assert_int_equal(lock_word(), 0);
-    close_actors();
 }
 
 /* The same under R. The line of the idle client stays as it is. */
@@ -412,7 +401,6 @@ TEST(a_recovery_does_not_wait_for_a_lock_that_was_free)
     assert_true(closed_once);
     assert_int_equal(looks_closed, 3);
     assert_int_equal(lock_word(), 0);
-    close_actors();
 }
 
 /* The holder was slow, so A gave up and left R. A lease of the rig is a minute. */
@@ -424,7 +412,6 @@ static void expect_soon_open_again(void)
     expect_ok(put_key(&A, 8, 8));
     assert_in_range(rig.clock->now - before, 1, 20000000);
     assert_int_equal(lock_word(), 0);
-    close_actors();
 }
 
 TEST(what_a_recovery_has_closed_is_soon_open_again)
@@ -497,7 +484,6 @@ static uint64_t verbs_for(unsigned depth, bool itself)
     expect_ok(itself ? client_complete(op) : recover_slot(&A, slot, 0));
     uint64_t verbs = op->cost.verbs - before;
     expect_all_free();
-    close_actors();
     return verbs;
 }
 
@@ -543,7 +529,6 @@ TEST(lines_of_one_ring_are_told_apart)
         unsigned dead = kill_actor(&C);
         expect_ok(recover_slot(&A, dead, 0));
         expect_all_free();
-        close_actors();
     }
 }
 
@@ -568,7 +553,6 @@ TEST(all_rows_of_a_path_are_locked)
         expect_ok(rc);
     }
     assert_true(path);
-    close_actors();
 }
 
 static bool begins_a_path(const struct fab_req *req, unsigned verb)
@@ -587,7 +571,6 @@ TEST(a_path_that_was_begun_is_completed)
         expect_ok(recover_slot(&B, A.s->client.slot, 0));
         expect_keys(&B, 0, (uint32_t)A.key + 1);
         expect_sound_table();
-        close_actors();
     }
 }
 
@@ -608,7 +591,6 @@ TEST(children_that_may_be_published_are_not_reused)
     struct audit audit;
     split_fails(offsetof(struct rcuckoo_anchor, forward));
     audit_both(&audit);
-    close_actors();
 }
 
 /* Nothing points to the children, and their client does not know that. */
@@ -619,14 +601,12 @@ TEST(children_of_a_closing_of_unknown_outcome_are_reported_as_lost)
     audit_both(&audit);
     assert_true(audit.bytes[AUDIT_NOWHERE] > 0);
     assert_true(audit.bytes[AUDIT_NOWHERE] <= puppet_lost_bytes(&A.s->client));
-    close_actors();
 }
 
 TEST(a_session_that_may_have_closed_a_subtable_gives_up_its_slot)
 {
     split_fails(offsetof(struct rcuckoo_anchor, closer));
     assert_true(puppet_renounced(&A.s->client));
-    close_actors();
 }
 
 /* Its value is too long to be inline. */
@@ -647,7 +627,6 @@ TEST(a_block_that_may_be_in_use_is_not_retired)
     expect_ok(put_key(&B, 2, 2));
     assert_int_equal(fail_halfway(&A, put_long, 1, true, 1), FAR_UNKNOWN);
     audit_both(&audit);
-    close_actors();
 }
 
 /* ---- words that were damaged ----------------------------------------------------------------- */
@@ -669,7 +648,6 @@ TEST(a_check_opens_what_nobody_will_open)
     assert_int_equal(store_rig_get(&rig, sub.part.anchor, repair), 0);
     expect_ok(put_key(&B, 1, 9));
     expect_found(&A, 1, 9);
-    close_actors();
 }
 
 int main(void)
@@ -701,5 +679,5 @@ int main(void)
         cmocka_unit_test(an_entry_of_another_length_is_another_one),
         cmocka_unit_test(the_directory_is_only_advice),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, NULL, close_actors);
 }
