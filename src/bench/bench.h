@@ -18,7 +18,8 @@
  *   tables    names of tables, and dropping them
  *   suite     a list of workloads on every index
  *   summary   the runs of a workload that was repeated
- *   report    tables for people, JSON for programs
+ *   print     the results for people: a table
+ *   json      the results for programs
  *   machine   on what it ran
  *   probe     whether memory nodes answer, and how fast
  */
@@ -42,7 +43,7 @@
 struct bench_config {
     const char *pool;
     const char *index;   /* NULL: all */
-    const char *indexes; /* the list that it is from, for the report; NULL: none */
+    const char *indexes; /* the list that it is from, for its head; NULL: none */
     const char *tuning;  /* NULL: the defaults */
     struct workload_list workloads;
     uint64_t keys, ops;
@@ -59,7 +60,7 @@ struct bench_config {
     unsigned deaths; /* of clients, in a second of virtual time */
     bool raw;
     bool counters;           /* count cycles, cache misses and so on */
-    bool timeline;           /* report the windows of a run one by one */
+    bool timeline;           /* show the windows of a run one by one */
     uint64_t window_ns;      /* length of a window, > 0 */
     bool keep;               /* leave the tables in the pool, named bench-INDEX */
     const atomic_bool *stop; /* ends the measurement when set; may be NULL */

@@ -125,7 +125,7 @@ struct onlooker {
     const struct measurement *run;
 };
 
-static void report_progress(void *arg)
+static void show_progress(void *arg)
 {
     const struct onlooker *watch = arg;
     uint64_t done = 0;
@@ -163,7 +163,7 @@ static int run_workers(struct worker *workers, unsigned count, const struct benc
         .run = worker_run,
         .close = worker_close,
         .begin = target->model ? let_die : NULL,
-        .tick = watch && watch->observer->progress ? report_progress : NULL,
+        .tick = watch && watch->observer->progress ? show_progress : NULL,
         .arg = watch,
         .first = workers,
         .size = sizeof *workers,
@@ -239,9 +239,9 @@ int bench_measure(const struct bench_config *config, const struct bench_target *
         .what = target->what,
         .run = r,
     };
-    int rc = target->team ? workers_team_run(target->team,
-                                             observer->progress ? report_progress : NULL, &watch)
-                          : run_workers(r->worker, r->count, config, target, &watch, NULL);
+    int rc = target->team
+                 ? workers_team_run(target->team, observer->progress ? show_progress : NULL, &watch)
+                 : run_workers(r->worker, r->count, config, target, &watch, NULL);
     if (rc != FAR_OK)
         goto free_workers;
 

@@ -127,7 +127,7 @@ static bool on_progress(void *arg, const char *what, uint64_t done, uint64_t tot
     return true;
 }
 
-static void report(const struct bench_observer *observer, const struct bench_drop *drop)
+static void notify(const struct bench_observer *observer, const struct bench_drop *drop)
 {
     if (observer->dropped)
         observer->dropped(observer->arg, drop);
@@ -150,7 +150,7 @@ void tables_drop(far_session *session, const char *name, bool left_over,
         drop.status = far_table_drop(session, table);
     far_session_watch(session, NULL, NULL);
     if (drop.status != FAR_NO_TABLE) /* else another benchmark was faster */
-        report(observer, &drop);
+        notify(observer, &drop);
 }
 
 struct list {
@@ -184,7 +184,7 @@ int tables_drop_left(far_session *session, const struct bench_observer *observer
     for (unsigned i = 0; i < list.count && rc == FAR_OK; i++) {
         struct bench_drop drop = {.table = list.item[i].name, .foreign = true};
         if (list.item[i].foreign)
-            report(observer, &drop);
+            notify(observer, &drop);
         else
             tables_drop(session, list.item[i].name, true, observer);
     }

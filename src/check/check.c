@@ -125,16 +125,16 @@ static uint64_t history_hash(void *arg)
 static void judge(struct check *c)
 {
     uint64_t budget = c->set->lin_budget ? c->set->lin_budget : LIN_BUDGET_DEFAULT;
-    enum lin_verdict v = lin_check(c->lin, &c->history, budget, &c->report);
-    c->result.lin_steps = c->report.steps;
+    enum lin_verdict v = lin_check(c->lin, &c->history, budget, &c->lin_result);
+    c->result.lin_steps = c->lin_result.steps;
     if (v == LIN_LINEARIZABLE)
         return;
     char text[96];
-    lin_describe(&c->history.op[c->report.stuck], text, sizeof text);
+    lin_describe(&c->history.op[c->lin_result.stuck], text, sizeof text);
     check_fail(c, v == LIN_UNDECIDED ? CHECK_UNDECIDED : CHECK_NOT_LINEARIZABLE,
                v == LIN_UNDECIDED ? "k%u: the search ended before it could place \"%s\""
                                   : "k%u: no order of its operations explains \"%s\"",
-               c->report.key, text);
+               c->lin_result.key, text);
 }
 
 static void note_plan(struct check *c)
@@ -157,7 +157,7 @@ void check_run(struct check *c, const struct check_settings *s, const struct che
     ASSERT(s->clients >= 1 && s->clients <= CHECK_CLIENTS_MAX && s->ops <= CHECK_OPS_MAX);
     ASSERT(s->keys >= 1 && s->keys <= CHECK_KEYS_MAX);
     memset(&c->result, 0, sizeof c->result);
-    memset(&c->report, 0, sizeof c->report);
+    memset(&c->lin_result, 0, sizeof c->lin_result);
     c->set = s;
     c->program = program;
     c->tape = tape;
@@ -248,13 +248,13 @@ void check_print(const struct check *c, FILE *out)
     sim_print_log(c->sim, out);
     if (c->result.verdict != CHECK_NOT_LINEARIZABLE && c->result.verdict != CHECK_UNDECIDED)
         return;
-    fprintf(out, "operations on k%u, in the order of their calls:\n", c->report.key);
+    fprintf(out, "operations on k%u, in the order of their calls:\n", c->lin_result.key);
     for (size_t i = 0; i < c->history.count; i++)
-        if (c->history.op[i].key == c->report.key)
+        if (c->history.op[i].key == c->lin_result.key)
             print_op(c, i, out);
     fprintf(out, "the longest order that was found for the first of them:\n");
-    for (size_t i = 0; i < c->report.placed; i++)
-        print_op(c, c->report.order[i], out);
+    for (size_t i = 0; i < c->lin_result.placed; i++)
+        print_op(c, c->lin_result.order[i], out);
     fprintf(out, "the operation that fits nowhere after that:\n");
-    print_op(c, c->report.stuck, out);
+    print_op(c, c->lin_result.stuck, out);
 }

@@ -154,7 +154,7 @@ struct check {
     struct tape own_tape;
     struct sites *sites;     /* NULL: not counted */
     struct sites *own_sites; /* for aims, if they are not */
-    struct lin_report report;
+    struct lin_result lin_result;
     bool keep_log;
     struct check_result result; /* its verdict: check_verdict.c */
 

@@ -22,7 +22,7 @@ struct shrinking {
     struct check_shrunk *best;
 };
 
-/* Mistakes with memory are of several kinds, which the first letters of the report distinguish. */
+/* Mistakes with memory are of several kinds, which the first letters of the message distinguish. */
 static bool is_alike(const struct shrinking *x, const struct check_result *r)
 {
     return r->verdict == x->failed->verdict &&

@@ -66,8 +66,8 @@ struct lin_checker {
     struct entry *entry; /* [0] is the list's head, the rest the key's events by stamp */
     struct choice *stack;
     uint32_t *call_of; /* an operation's call entry                              */
-    size_t *order;     /* the report's, and                                      */
-    size_t *draft;     /* that of the present key, which may become the report's */
+    size_t *order;     /* the result's, and                                      */
+    size_t *draft;     /* that of the present key, which may become the result's */
     uint64_t *bits;
     size_t room; /* operations that the arrays above hold */
     struct memo memo;
@@ -334,8 +334,8 @@ struct search {
     size_t depth;   /* of the stack                           */
     size_t must;    /* operations that are still to be placed */
     uint32_t state; /* after those on the stack               */
-    bool reported;  /* the report has an order                */
-    struct lin_report *report;
+    bool has_order; /* of the result                          */
+    struct lin_result *result;
 };
 
 /* Can the operation be the next to take effect? Sets the state after it. */
@@ -410,16 +410,16 @@ static enum memo_answer try_call(struct lin_checker *c, struct search *s, uint32
     return answer;
 }
 
-/* Keeps the longest order for the report. */
+/* Keeps the longest order for the result. */
 static void keep_longest(const struct lin_checker *c, struct search *s, uint32_t blocked)
 {
-    if (s->reported && s->depth <= s->report->placed)
+    if (s->has_order && s->depth <= s->result->placed)
         return;
-    s->reported = true;
-    s->report->placed = s->depth;
-    s->report->stuck = c->entry[blocked].op;
+    s->has_order = true;
+    s->result->placed = s->depth;
+    s->result->stuck = c->entry[blocked].op;
     for (size_t i = 0; i < s->depth; i++)
-        s->report->order[i] = c->entry[c->stack[i].entry].op;
+        s->result->order[i] = c->entry[c->stack[i].entry].op;
 }
 
 static enum lin_verdict search_key(struct lin_checker *c, struct search *s, uint64_t budget)
@@ -429,7 +429,7 @@ static enum lin_verdict search_key(struct lin_checker *c, struct search *s, uint
     for (uint64_t step = 0; s->must > 0; step++) {
         if (step == budget)
             return LIN_UNDECIDED;
-        s->report->steps++;
+        s->result->steps++;
         /* While an operation has to be placed, its return is in the list: `at` is not NONE. */
         if (!c->entry[at].is_return) {
             enum memo_answer answer = try_call(c, s, at);
@@ -448,9 +448,9 @@ static enum lin_verdict search_key(struct lin_checker *c, struct search *s, uint
 }
 
 enum lin_verdict lin_check(struct lin_checker *c, const struct lin_history *h, uint64_t budget,
-                           struct lin_report *report)
+                           struct lin_result *result)
 {
-    memset(report, 0, sizeof *report);
+    memset(result, 0, sizeof *result);
     if (h->count == 0)
         return LIN_LINEARIZABLE;
     if (h->count >= NONE / 2 || !reserve(c, h->count))
@@ -462,17 +462,17 @@ enum lin_verdict lin_check(struct lin_checker *c, const struct lin_history *h, u
         for (next = first; next < end && c->entry[next].key == c->entry[first].key;)
             next++;
         uint32_t calls = 0;
-        struct lin_report found = {.key = c->entry[first].key, .order = c->draft};
-        struct search s = {.h = h, .report = &found, .must = link_key(c, first, next, &calls)};
+        struct lin_result found = {.key = c->entry[first].key, .order = c->draft};
+        struct search s = {.h = h, .result = &found, .must = link_key(c, first, next, &calls)};
         find_twins(c, h, first, next);
         memset(c->bits, 0, (calls / 64 + 1) * sizeof *c->bits);
         enum lin_verdict one =
             memo_clear(&c->memo, calls) ? search_key(c, &s, budget) : LIN_UNDECIDED;
-        found.steps += report->steps;
-        report->steps = found.steps;
+        found.steps += result->steps;
+        result->steps = found.steps;
         if (one == LIN_LINEARIZABLE)
             continue;
-        *report = found;
+        *result = found;
         c->draft = c->order;
         c->order = found.order;
         verdict = one;

@@ -93,7 +93,7 @@ enum lin_verdict { LIN_LINEARIZABLE, LIN_NOT_LINEARIZABLE, LIN_UNDECIDED };
 
 /* Why a history is not linearizable, or not decided: the key, the longest order that was found for
  * its first operations, and the first operation that fits nowhere after that. */
-struct lin_report {
+struct lin_result {
     uint32_t key;
     size_t stuck;   /* place in the history              */
     size_t placed;  /* how many are in `order`           */
@@ -109,10 +109,10 @@ void lin_checker_free(struct lin_checker *c);
 /*
  * Judges a history in which every key is absent at first. `budget` bounds the steps per key; past
  * it, or when memory runs out, the verdict is LIN_UNDECIDED. If any key is wrong, the verdict is
- * LIN_NOT_LINEARIZABLE. The report's `order` belongs to the checker and lasts until its next use.
+ * LIN_NOT_LINEARIZABLE. The result's `order` belongs to the checker and lasts until its next use.
  */
 enum lin_verdict lin_check(struct lin_checker *c, const struct lin_history *h, uint64_t budget,
-                           struct lin_report *report);
+                           struct lin_result *result);
 
 const char *lin_kind_name(enum lin_kind kind);
 /* "put k3 = 17", "get k3 -> absent", "insert k3 = 4 -> exists", "delete k3 -> ?" */

@@ -511,7 +511,7 @@ static bool go_on(void *arg, const char *what, uint64_t done, uint64_t total)
     return !cli_stopped();
 }
 
-uint64_t cli_report_away(const char *command, far_session *session)
+uint64_t cli_print_away(const char *command, far_session *session)
 {
     struct far_pool_info pool;
     if (far_pool_info(session, &pool) != FAR_OK)
@@ -544,7 +544,7 @@ int cli_open(const char *command, const struct cli_target *target, far_pool **po
                 "farside %s: note: a mem: pool starts empty and is gone when this process ends\n",
                 command);
     if (strncmp(target->pool, "ucx:", 4) == 0 || strncmp(target->pool, "verbs:", 6) == 0)
-        (void)cli_report_away(command, *session);
+        (void)cli_print_away(command, *session);
     far_session_watch(*session, go_on, NULL);
     *pool = opened;
     return CLI_OK;

@@ -200,7 +200,7 @@ struct cli_target {
 };
 
 /* Names the memory nodes that the pool was opened without. Returns them as bits. */
-uint64_t cli_report_away(const char *command, far_session *session);
+uint64_t cli_print_away(const char *command, far_session *session);
 
 /* Opens pool and session, and prints a note if the pool is mem:, or has nodes that are away. A
  * signal stops the session's long calls. Unless CLI_OK, the message is printed. */

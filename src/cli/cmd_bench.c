@@ -4,7 +4,8 @@
 #include "bench/keys.h"
 #include "bench/mix.h"
 #include "bench/pace.h"
-#include "bench/report.h"
+#include "bench/json.h"
+#include "bench/print.h"
 #include "bench/summary.h"
 #include "cli/measure.h"
 #include "cli/pages.h"
@@ -89,7 +90,7 @@ struct output {
     const struct bench_config *config;
     const struct thread_list *threads;
     const struct cli_indexes *indexes;
-    struct report report;
+    struct bench_print print;
     bool table;     /* print the table */
     bool begun;     /* its head is printed */
     bool with;      /* the number of threads is printed */
@@ -118,9 +119,9 @@ static void on_index_begin(void *arg, const char *index)
     (void)index;
     char text[THREADS_TEXT_BYTES];
     if (o->table && !o->begun)
-        report_begin(&o->report, stdout, o->config, threads_text(o->threads, text));
+        bench_print_begin(&o->print, stdout, o->config, threads_text(o->threads, text));
     if (o->table && !o->with)
-        report_threads(&o->report, o->config);
+        bench_print_threads(&o->print, o->config);
     o->begun = o->with = o->measuring = true;
 }
 
@@ -129,14 +130,14 @@ static void on_run(void *arg, const struct bench_run *run)
     struct output *o = arg;
     progress_clear(&o->progress);
     if (o->table && o->config->repeat == 1)
-        report_run(&o->report, run);
+        bench_print_run(&o->print, run);
     if (summary_add(&o->summaries, o->config->threads, run) != FAR_OK) {
         cli_failed("bench", FAR_NO_MEMORY, "cannot sum up the runs");
         o->errors = true;
     }
     struct bench_config config = *o->config;
     config.timeline |= o->timeline;
-    json_array_append_new(o->runs, report_json_run(&config, run));
+    json_array_append_new(o->runs, bench_json_run(&config, run));
     for (unsigned k = 0; k < FAR_OP_KINDS; k++)
         o->errors |= bench_op_errors(&run->op[k]) > 0;
     o->errors |= run->halted_by != FAR_OK;
@@ -149,7 +150,7 @@ static void print_summaries(struct output *o)
     for (unsigned i = 0; i < o->summaries.count; i++) {
         struct summary *s = o->summaries.item[i];
         if (s->sums && o->table && o->config->repeat > 1)
-            report_summary(&o->report, s);
+            bench_print_summary(&o->print, s);
         summary_forget_sums(s);
     }
 }
@@ -161,7 +162,7 @@ static void on_index_done(void *arg, const char *index)
     o->measuring = false;
     print_summaries(o);
     if (o->table)
-        report_index(&o->report, index);
+        bench_print_index(&o->print, index);
 }
 
 /* Says that a table stays in the pool, why, and how to get rid of it. */
@@ -187,7 +188,7 @@ static void on_dropped(void *arg, const struct bench_drop *drop)
     progress_clear(&o->progress);
     if (left && o->begun) /* said before the results, which must not scroll away */
         return;
-    json_array_append_new(o->drops, report_json_drop(drop));
+    json_array_append_new(o->drops, bench_json_drop(drop));
     o->errors |= drop->status != FAR_OK;
     if (drop->foreign || drop->status != FAR_OK)
         print_left(o, drop);
@@ -197,7 +198,7 @@ static void on_dropped(void *arg, const struct bench_drop *drop)
                 "left: %" PRIu64 " bytes are free again\n",
                 drop->table, drop->bytes);
     else if (o->table && o->begun && !o->measuring)
-        report_dropped(&o->report, drop);
+        bench_print_dropped(&o->print, drop);
 }
 
 /* Nobody can read the results any more: the disk is full, for one. */
@@ -232,7 +233,7 @@ static int run_suites(struct bench_config *c, struct output *o)
         } while (++n < o->indexes->count);
     }
     if (o->table && o->begun)
-        report_end(&o->report);
+        bench_print_end(&o->print);
     return rc;
 }
 
@@ -256,10 +257,10 @@ static int run(struct bench_config *c, const struct thread_list *threads,
     code = o.errors || stopped ? CLI_FAILED : CLI_OK;
     if (rc != FAR_OK)
         code = cli_failed("bench", rc, "the benchmark failed");
-    if (rc != FAR_OK && report_hint(rc))
-        fprintf(stderr, "farside bench: hint: %s\n", report_hint(rc));
+    if (rc != FAR_OK && bench_hint(rc))
+        fprintf(stderr, "farside bench: hint: %s\n", bench_hint(rc));
     int written =
-        pages_close(&pages, report_json(c, o.runs, &o.summaries, o.drops, stopped), measured);
+        pages_close(&pages, bench_json(c, o.runs, &o.summaries, o.drops, stopped), measured);
     if (stopped)
         fprintf(stderr, "farside bench: interrupted: the results are incomplete\n");
     json_decref(o.runs);

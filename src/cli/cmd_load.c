@@ -29,7 +29,7 @@ struct load_call {
     uint64_t from;
 };
 
-/* How much went into each table, for the report. */
+/* How much went into each table. */
 struct loaded {
     char name[FAR_NAME_MAX + 1]; /* in the pool */
     uint64_t pairs;
@@ -258,7 +258,7 @@ static int check_chosen(struct loading *l, int code)
 
 /* What was loaded: the result of a load that is complete, or a part of the message of one that is
  * not. */
-static void report(const struct loading *l, int code)
+static void print_loaded(const struct loading *l, int code)
 {
     FILE *out = code == CLI_OK || code == CLI_MISSING ? stdout : stderr;
     if (l->call->check) {
@@ -289,7 +289,7 @@ static int load(struct loading *l)
         return code;
     cli_interrupt_io(true);
     code = check_chosen(l, load_records(l));
-    report(l, code);
+    print_loaded(l, code);
     cli_close_table(&l->t);
     return code;
 }

@@ -66,7 +66,7 @@ static void print_resume(const struct session *s, const char *why)
     fputs("\n", stderr);
 }
 
-static int report_failure(const struct session *s, const struct reproduction *r, int rc)
+static int print_failure(const struct session *s, const struct reproduction *r, int rc)
 {
     if (rc == FAR_STOPPED) {
         print_resume(s, "interrupted");
@@ -93,7 +93,7 @@ static int run_experiment(struct session *s, const struct experiment *e)
     int code = CLI_OK;
     progress_clear(&s->progress);
     if (rc != FAR_OK)
-        code = report_failure(s, r, rc);
+        code = print_failure(s, r, rc);
     else if (s->table)
         reproduce_print(r, stdout);
     if (rc == FAR_OK && json_array_append_new(s->experiments, reproduce_json(r, &s->options)) != 0)

@@ -11,8 +11,8 @@
 
 static const char *const level_names[DOCTOR_LEVELS] = {"ok", "warning", "problem"};
 
-void doctor_report(struct doctor *d, enum doctor_level level, const char *check, const char *advice,
-                   const char *format, ...)
+void doctor_say(struct doctor *d, enum doctor_level level, const char *check, const char *advice,
+                const char *format, ...)
 {
     char text[1024];
     va_list args;

@@ -24,8 +24,8 @@ struct doctor {
 };
 
 /* Reports one check. `advice` says what to do; NULL if there is nothing to be done. */
-void doctor_report(struct doctor *d, enum doctor_level level, const char *check, const char *advice,
-                   const char *format, ...) __attribute__((format(printf, 5, 6)));
+void doctor_say(struct doctor *d, enum doctor_level level, const char *check, const char *advice,
+                const char *format, ...) __attribute__((format(printf, 5, 6)));
 
 /* The level of something that only this fabric needs: a problem if the URI is for it. */
 enum doctor_level doctor_needed_by(const struct doctor *d, const char *scheme);

@@ -32,25 +32,25 @@ static void check_processors(struct doctor *d)
         return;
     unsigned count = count_list(line);
     if (count > 1)
-        doctor_report(d, DOCTOR_OK, "processors", NULL, "%u", count);
+        doctor_say(d, DOCTOR_OK, "processors", NULL, "%u", count);
     else
-        doctor_report(d, DOCTOR_WARNING, "processors",
-                      "run memory nodes on another machine, or give this one more processors",
-                      "only %u; a thread that polls and a memory node need one each", count);
+        doctor_say(d, DOCTOR_WARNING, "processors",
+                   "run memory nodes on another machine, or give this one more processors",
+                   "only %u; a thread that polls and a memory node need one each", count);
     if (doctor_read(doctor_path(d, path, "/sys/devices/system/node/online"), line) &&
         count_list(line) > 1)
-        doctor_report(d, DOCTOR_OK, "NUMA", NULL,
-                      "%u nodes; keep threads and their network card on one node (numactl)",
-                      count_list(line));
+        doctor_say(d, DOCTOR_OK, "NUMA", NULL,
+                   "%u nodes; keep threads and their network card on one node (numactl)",
+                   count_list(line));
     if (!doctor_read(doctor_path(d, path, "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
                      line))
         return; /* a virtual machine, for one */
     if (strcmp(line, "powersave") == 0)
-        doctor_report(d, DOCTOR_WARNING, "frequency",
-                      "for measurements: cpupower frequency-set -g performance",
-                      "the governor is powersave, so times vary");
+        doctor_say(d, DOCTOR_WARNING, "frequency",
+                   "for measurements: cpupower frequency-set -g performance",
+                   "the governor is powersave, so times vary");
     else
-        doctor_report(d, DOCTOR_OK, "frequency", NULL, "the governor is %s", line);
+        doctor_say(d, DOCTOR_OK, "frequency", NULL, "the governor is %s", line);
 }
 
 static void check_clock(struct doctor *d)
@@ -66,12 +66,11 @@ static void check_clock(struct doctor *d)
     for (unsigned i = 0; i < sizeof slow / sizeof *slow; i++)
         bad |= strcmp(line, slow[i]) == 0;
     if (bad)
-        doctor_report(d, DOCTOR_WARNING, "clock",
-                      "see why the kernel does not use a faster one: dmesg | grep -i clocksource",
-                      "the clock source %s is slow or coarse; every operation reads the clock",
-                      line);
+        doctor_say(d, DOCTOR_WARNING, "clock",
+                   "see why the kernel does not use a faster one: dmesg | grep -i clocksource",
+                   "the clock source %s is slow or coarse; every operation reads the clock", line);
     else
-        doctor_report(d, DOCTOR_OK, "clock", NULL, "the clock source is %s", line);
+        doctor_say(d, DOCTOR_OK, "clock", NULL, "the clock source is %s", line);
 }
 
 /* ---- pages ----------------------------------------------------------------------------------- */
@@ -100,16 +99,15 @@ static void check_huge_pages(struct doctor *d)
     char path[DOCTOR_PATH], word[DOCTOR_LINE];
     if (chosen(doctor_path(d, path, "/sys/kernel/mm/transparent_hugepage/enabled"), word)) {
         bool never = strcmp(word, "never") == 0;
-        doctor_report(d, never ? DOCTOR_WARNING : DOCTOR_OK, "huge pages",
-                      never ? "echo always > /sys/kernel/mm/transparent_hugepage/enabled" : NULL,
-                      "%s for memory of processes", word);
+        doctor_say(d, never ? DOCTOR_WARNING : DOCTOR_OK, "huge pages",
+                   never ? "echo always > /sys/kernel/mm/transparent_hugepage/enabled" : NULL,
+                   "%s for memory of processes", word);
     }
     if (chosen(doctor_path(d, path, "/sys/kernel/mm/transparent_hugepage/shmem_enabled"), word)) {
         bool bad = strcmp(word, "deny") == 0 || (strcmp(word, "never") == 0 && !can_collapse(d));
-        doctor_report(d, bad ? DOCTOR_WARNING : DOCTOR_OK, "huge pages of shared memory",
-                      bad ? "echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled"
-                          : NULL,
-                      "%s%s", word, bad ? ", so pools on shm: are slower" : "");
+        doctor_say(d, bad ? DOCTOR_WARNING : DOCTOR_OK, "huge pages of shared memory",
+                   bad ? "echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled" : NULL,
+                   "%s%s", word, bad ? ", so pools on shm: are slower" : "");
     }
 }
 
@@ -121,14 +119,14 @@ static void check_descriptors(struct doctor *d)
     if (!doctor_limit(d, "Max open files", &soft, &hard))
         return;
     if (soft < DESCRIPTORS_ENOUGH)
-        doctor_report(d, DOCTOR_WARNING, "file descriptors",
-                      hard > soft ? "raise the limit: ulimit -n 4096"
-                                  : "raise the limit: nofile in /etc/security/limits.conf, or "
-                                    "LimitNOFILE= of the service",
-                      "at most %" PRIu64 "; a session of ucx: takes about 8 and 3 for each node",
-                      soft);
+        doctor_say(d, DOCTOR_WARNING, "file descriptors",
+                   hard > soft ? "raise the limit: ulimit -n 4096"
+                               : "raise the limit: nofile in /etc/security/limits.conf, or "
+                                 "LimitNOFILE= of the service",
+                   "at most %" PRIu64 "; a session of ucx: takes about 8 and 3 for each node",
+                   soft);
     else
-        doctor_report(d, DOCTOR_OK, "file descriptors", NULL, "at most %" PRIu64, soft);
+        doctor_say(d, DOCTOR_OK, "file descriptors", NULL, "at most %" PRIu64, soft);
 }
 
 /* The size of the file system by the options of its mount. UINT64_MAX: they do not say. */
@@ -158,21 +156,21 @@ static void check_shm(struct doctor *d)
     bool mounted = false;
     uint64_t size = mounted_size(d, &mounted);
     if (!mounted || statvfs(doctor_path(d, path, "/dev/shm"), &fs) != 0) {
-        doctor_report(d, doctor_needed_by(d, "shm"), "/dev/shm",
-                      "mount -t tmpfs tmpfs /dev/shm; or use a file: shm:/PATH",
-                      "is not mounted, so there are no pools shm:NAME");
+        doctor_say(d, doctor_needed_by(d, "shm"), "/dev/shm",
+                   "mount -t tmpfs tmpfs /dev/shm; or use a file: shm:/PATH",
+                   "is not mounted, so there are no pools shm:NAME");
         return;
     }
     uint64_t left = (uint64_t)fs.f_bavail * fs.f_frsize;
     left = left < size ? left : size;
     doctor_bytes(left, size_text);
     if (left < SHM_ENOUGH)
-        doctor_report(d, DOCTOR_WARNING, "/dev/shm",
-                      "make it larger: mount -o remount,size=4g /dev/shm (docker: --shm-size=4g), "
-                      "or use a file: shm:/PATH",
-                      "only %s are left for pools shm:NAME", size_text);
+        doctor_say(d, DOCTOR_WARNING, "/dev/shm",
+                   "make it larger: mount -o remount,size=4g /dev/shm (docker: --shm-size=4g), "
+                   "or use a file: shm:/PATH",
+                   "only %s are left for pools shm:NAME", size_text);
     else
-        doctor_report(d, DOCTOR_OK, "/dev/shm", NULL, "%s are left", size_text);
+        doctor_say(d, DOCTOR_OK, "/dev/shm", NULL, "%s are left", size_text);
 }
 
 void doctor_machine(struct doctor *d)

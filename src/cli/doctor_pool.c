@@ -52,31 +52,31 @@ static const char *advice_for(int status)
     }
 }
 
-static void report_error(struct doctor *d, const char *check, int status, const char *detail)
+static void say_error(struct doctor *d, const char *check, int status, const char *detail)
 {
-    doctor_report(d, DOCTOR_PROBLEM, check, advice_for(status), "%s%s%s%s", far_strerror(status),
-                  *detail ? " (" : "", detail, *detail ? ")" : "");
+    doctor_say(d, DOCTOR_PROBLEM, check, advice_for(status), "%s%s%s%s", far_strerror(status),
+               *detail ? " (" : "", detail, *detail ? ")" : "");
 }
 
 /* ---- the nodes ------------------------------------------------------------------------------- */
 
-static void report_node(struct doctor *d, unsigned number, const struct probe_node *n)
+static void say_node(struct doctor *d, unsigned number, const struct probe_node *n)
 {
     char check[32], bytes[DOCTOR_BYTES];
     snprintf(check, sizeof check, "node %u", number);
     if (n->status != FAR_OK) {
-        report_error(d, check, n->status, n->detail);
+        say_error(d, check, n->status, n->detail);
         return;
     }
     bool slow = n->median_ns > SLOW_NS;
-    doctor_report(d, slow ? DOCTOR_WARNING : DOCTOR_OK, check,
-                  slow ? "see whether the network or the node is busy, or other programs take the "
-                         "processors of either machine"
-                       : NULL,
-                  "answers, %s; a READ of 8 bytes takes %.2f us (least %.2f, 99 %% within %.2f; %u "
-                  "READs)",
-                  doctor_bytes(n->bytes, bytes), (double)n->median_ns / 1e3,
-                  (double)n->least_ns / 1e3, (double)n->p99_ns / 1e3, n->reads);
+    doctor_say(d, slow ? DOCTOR_WARNING : DOCTOR_OK, check,
+               slow ? "see whether the network or the node is busy, or other programs take the "
+                      "processors of either machine"
+                    : NULL,
+               "answers, %s; a READ of 8 bytes takes %.2f us (least %.2f, 99 %% within %.2f; %u "
+               "READs)",
+               doctor_bytes(n->bytes, bytes), (double)n->median_ns / 1e3, (double)n->least_ns / 1e3,
+               (double)n->p99_ns / 1e3, n->reads);
 }
 
 /* False if there is no pool to look at. *longest: the longest median of a round trip. */
@@ -86,17 +86,17 @@ static bool check_nodes(struct doctor *d, const char *uri, uint64_t *longest)
     bool good = true;
     int rc = probe_run(uri, cli_stop_on_signals(), &probe);
     if (rc != FAR_OK) {
-        report_error(d, "pool", rc, far_error_detail());
+        say_error(d, "pool", rc, far_error_detail());
         return false;
     }
     for (unsigned i = 0; i < probe.nodes; i++) {
         const struct probe_node *n = &probe.node[i];
-        report_node(d, i, n);
+        say_node(d, i, n);
         good &= n->status == FAR_OK;
         *longest = n->median_ns > *longest ? n->median_ns : *longest;
     }
     if (good && probe.empty && strcmp(d->scheme, "mem") != 0)
-        doctor_report(d, DOCTOR_OK, "pool", NULL, NO_POOL_YET);
+        doctor_say(d, DOCTOR_OK, "pool", NULL, NO_POOL_YET);
     return good && !probe.empty;
 }
 
@@ -122,18 +122,18 @@ static void check_sessions(struct doctor *d, far_session *session, const struct 
     int rc = look ? probe_dead(session, &dead) : FAR_OK;
     far_session_watch(session, NULL, NULL);
     if (rc != FAR_OK && rc != FAR_STOPPED)
-        report_error(d, "sessions", rc, far_error_detail());
+        say_error(d, "sessions", rc, far_error_detail());
     if (dead > 0)
-        doctor_report(d, DOCTOR_WARNING, "sessions",
-                      "free what they hold: farside pool check URI --repair",
-                      "%u of %u are open, with this one; %u of them %s silent: killed or stopped",
-                      info->clients, info->clients_max, dead, dead == 1 ? "is" : "are");
+        doctor_say(d, DOCTOR_WARNING, "sessions",
+                   "free what they hold: farside pool check URI --repair",
+                   "%u of %u are open, with this one; %u of them %s silent: killed or stopped",
+                   info->clients, info->clients_max, dead, dead == 1 ? "is" : "are");
     else
-        doctor_report(d, crowded ? DOCTOR_WARNING : DOCTOR_OK, "sessions",
-                      crowded ? "close some; a pool that is created with clients=N has room for "
-                                "more"
-                              : NULL,
-                      "%u of %u are open, with this one", info->clients, info->clients_max);
+        doctor_say(d, crowded ? DOCTOR_WARNING : DOCTOR_OK, "sessions",
+                   crowded ? "close some; a pool that is created with clients=N has room for "
+                             "more"
+                           : NULL,
+                   "%u of %u are open, with this one", info->clients, info->clients_max);
 }
 
 static void check_room(struct doctor *d, far_session *session)
@@ -142,29 +142,29 @@ static void check_room(struct doctor *d, far_session *session)
     char total[DOCTOR_BYTES], left[DOCTOR_BYTES];
     int rc = far_pool_info(session, &info);
     if (rc != FAR_OK) {
-        report_error(d, "pool", rc, far_error_detail());
+        say_error(d, "pool", rc, far_error_detail());
         return;
     }
     bool full = info.bytes_free < info.bytes_total / 20;
-    doctor_report(d, full ? DOCTOR_WARNING : DOCTOR_OK, "memory",
-                  full ? "see what is free again or in use: farside stat URI" : NULL,
-                  "%s, of which %s were never used", doctor_bytes(info.bytes_total, total),
-                  doctor_bytes(info.bytes_free, left));
+    doctor_say(d, full ? DOCTOR_WARNING : DOCTOR_OK, "memory",
+               full ? "see what is free again or in use: farside stat URI" : NULL,
+               "%s, of which %s were never used", doctor_bytes(info.bytes_total, total),
+               doctor_bytes(info.bytes_free, left));
     check_sessions(d, session, &info);
-    doctor_report(d, DOCTOR_OK, "tables", NULL, "%u; layout version %u", info.tables,
-                  info.layout_version);
+    doctor_say(d, DOCTOR_OK, "tables", NULL, "%u; layout version %u", info.tables,
+               info.layout_version);
 }
 
 static void check_lease(struct doctor *d, const far_session *session, uint64_t round_trip)
 {
     uint64_t lease = probe_lease_ms(session);
     bool brief = round_trip > lease * 1000 * SLOW_PER_MILL;
-    doctor_report(d, brief ? DOCTOR_WARNING : DOCTOR_OK, "lease",
-                  brief ? "create the pool with a longer one: lease=MS" : NULL,
-                  brief ? "%" PRIu64 " ms is short for such round trips: sessions may be taken for "
-                          "dead"
-                        : "%" PRIu64 " ms",
-                  lease);
+    doctor_say(d, brief ? DOCTOR_WARNING : DOCTOR_OK, "lease",
+               brief ? "create the pool with a longer one: lease=MS" : NULL,
+               brief ? "%" PRIu64 " ms is short for such round trips: sessions may be taken for "
+                       "dead"
+                     : "%" PRIu64 " ms",
+               lease);
 }
 
 static void check_pool(struct doctor *d, const char *uri, uint64_t round_trip)
@@ -175,7 +175,7 @@ static void check_pool(struct doctor *d, const char *uri, uint64_t round_trip)
     if (rc == FAR_OK)
         rc = far_session_open(pool, NULL, &session);
     if (rc != FAR_OK) {
-        report_error(d, "pool", rc, far_error_detail());
+        say_error(d, "pool", rc, far_error_detail());
     } else {
         check_room(d, session);
         check_lease(d, session, round_trip);
@@ -202,7 +202,7 @@ void doctor_pool(struct doctor *d, const char *text)
     /* Without options, a pool of shared memory is never created. A device needs them. */
     if (strcmp(uri.scheme, "shm") == 0 && strncmp(uri.rest, "/dev/", 5) != 0) {
         if (uri_option(&uri, "size") && missing(&uri)) {
-            doctor_report(d, DOCTOR_OK, "pool", NULL, NO_POOL_YET);
+            doctor_say(d, DOCTOR_OK, "pool", NULL, NO_POOL_YET);
             return;
         }
         snprintf(bare, sizeof bare, "shm:%.*s", (int)sizeof bare - 5, uri.rest);

@@ -70,10 +70,9 @@ static bool check_port(struct doctor *d, const char *device, const char *number)
                           : "see the cable and the subnet manager (opensm)";
     else if (gids.count == 0)
         advice = "give its network interface an address: ip address add ADDRESS/LENGTH dev DEV";
-    doctor_report(d, advice ? DOCTOR_WARNING : DOCTOR_OK, "RDMA port", advice,
-                  "%s/%s: %s, %s, %u GID%s%s", device, number, *state ? state : "state unknown",
-                  *layer ? layer : "link layer unknown", gids.count, gids.count == 1 ? "" : "s",
-                  roce);
+    doctor_say(d, advice ? DOCTOR_WARNING : DOCTOR_OK, "RDMA port", advice,
+               "%s/%s: %s, %s, %u GID%s%s", device, number, *state ? state : "state unknown",
+               *layer ? layer : "link layer unknown", gids.count, gids.count == 1 ? "" : "s", roce);
     return !advice;
 }
 
@@ -96,12 +95,12 @@ static void check_devices(struct doctor *d)
     }
     free_names(device, devices);
     if (usable == 0 && (d->rdma_devices > 0 || doctor_needed_by(d, "verbs") == DOCTOR_PROBLEM))
-        doctor_report(d, doctor_needed_by(d, "verbs"), "RDMA devices",
-                      "without a card, Soft-RoCE does: modprobe rdma_rxe; rdma link add rxe0 type "
-                      "rxe netdev DEV",
-                      "none has a port that can be used, so verbs: does not work");
+        doctor_say(d, doctor_needed_by(d, "verbs"), "RDMA devices",
+                   "without a card, Soft-RoCE does: modprobe rdma_rxe; rdma link add rxe0 type "
+                   "rxe netdev DEV",
+                   "none has a port that can be used, so verbs: does not work");
     else if (usable == 0)
-        doctor_report(d, DOCTOR_OK, "RDMA devices", NULL, "none (only verbs: needs one)");
+        doctor_say(d, DOCTOR_OK, "RDMA devices", NULL, "none (only verbs: needs one)");
 }
 
 /* ---- what libibverbs needs ------------------------------------------------------------------- */
@@ -120,11 +119,11 @@ static void check_kernel_files(struct doctor *d)
 {
     char path[DOCTOR_PATH];
     if (matches(doctor_path(d, path, "/dev/infiniband/uverbs*")) == 0)
-        doctor_report(d, doctor_needed_by(d, "verbs"), "RDMA files", "modprobe ib_uverbs",
-                      "there is no /dev/infiniband/uverbs0");
+        doctor_say(d, doctor_needed_by(d, "verbs"), "RDMA files", "modprobe ib_uverbs",
+                   "there is no /dev/infiniband/uverbs0");
     if (matches(doctor_path(d, path, "/dev/infiniband/rdma_cm")) == 0)
-        doctor_report(d, doctor_needed_by(d, "verbs"), "RDMA files", "modprobe rdma_ucm",
-                      "there is no /dev/infiniband/rdma_cm");
+        doctor_say(d, doctor_needed_by(d, "verbs"), "RDMA files", "modprobe rdma_ucm",
+                   "there is no /dev/infiniband/rdma_cm");
 }
 
 static bool has_library(const struct doctor *d, const char *driver)
@@ -157,13 +156,13 @@ static void check_providers(struct doctor *d)
     globfree(&found);
     static const char advice[] = "install them: apt install ibverbs-providers (or rdma-core)";
     if (whole == 0 && (d->rdma_devices > 0 || doctor_needed_by(d, "verbs") == DOCTOR_PROBLEM))
-        doctor_report(d, doctor_needed_by(d, "verbs"), "ibverbs providers", advice,
-                      "none, so libibverbs finds no device");
+        doctor_say(d, doctor_needed_by(d, "verbs"), "ibverbs providers", advice,
+                   "none, so libibverbs finds no device");
     else if (*missing)
-        doctor_report(d, DOCTOR_WARNING, "ibverbs providers", advice,
-                      "%s is listed in /etc/libibverbs.d, but its library is not there", missing);
+        doctor_say(d, DOCTOR_WARNING, "ibverbs providers", advice,
+                   "%s is listed in /etc/libibverbs.d, but its library is not there", missing);
     else
-        doctor_report(d, DOCTOR_OK, "ibverbs providers", NULL, "%u", whole);
+        doctor_say(d, DOCTOR_OK, "ibverbs providers", NULL, "%u", whole);
 }
 
 static void check_locked_memory(struct doctor *d)
@@ -175,18 +174,17 @@ static void check_locked_memory(struct doctor *d)
     bool needed = d->rdma_devices > 0 || doctor_needed_by(d, "verbs") == DOCTOR_PROBLEM;
     doctor_bytes(soft, text);
     if (needed && soft < LOCKED_ENOUGH)
-        doctor_report(
-            d, doctor_needed_by(d, "verbs"), "locked memory",
-            hard == UINT64_MAX ? "raise the limit: ulimit -l unlimited"
-                               : "raise the limit: memlock in /etc/security/limits.conf, "
-                                 "or LimitMEMLOCK= of the service",
-            "at most %s; with verbs:, the buffers of sessions and the memory of nodes are "
-            "locked",
-            text);
+        doctor_say(d, doctor_needed_by(d, "verbs"), "locked memory",
+                   hard == UINT64_MAX ? "raise the limit: ulimit -l unlimited"
+                                      : "raise the limit: memlock in /etc/security/limits.conf, "
+                                        "or LimitMEMLOCK= of the service",
+                   "at most %s; with verbs:, the buffers of sessions and the memory of nodes are "
+                   "locked",
+                   text);
     else
-        doctor_report(d, DOCTOR_OK, "locked memory", NULL, "%s%s%s",
-                      soft == UINT64_MAX ? "unlimited" : "at most ", soft == UINT64_MAX ? "" : text,
-                      needed ? "" : " (only verbs: needs it)");
+        doctor_say(d, DOCTOR_OK, "locked memory", NULL, "%s%s%s",
+                   soft == UINT64_MAX ? "unlimited" : "at most ", soft == UINT64_MAX ? "" : text,
+                   needed ? "" : " (only verbs: needs it)");
 }
 
 void doctor_rdma(struct doctor *d)

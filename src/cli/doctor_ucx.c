@@ -47,10 +47,9 @@ static void check_version(struct doctor *d, const char *version)
     unsigned major = 0, minor = 0;
     bool old = sscanf(version, "%u.%u", &major, &minor) != 2 || major < UCX_MAJOR ||
                (major == UCX_MAJOR && minor < UCX_MINOR);
-    doctor_report(d, old ? DOCTOR_WARNING : DOCTOR_OK, "UCX",
-                  old ? "install a later version" : NULL,
-                  old ? "version %.64s; the oldest that is tested is %u.%u" : "version %.64s",
-                  version, UCX_MAJOR, UCX_MINOR);
+    doctor_say(d, old ? DOCTOR_WARNING : DOCTOR_OK, "UCX", old ? "install a later version" : NULL,
+               old ? "version %.64s; the oldest that is tested is %u.%u" : "version %.64s", version,
+               UCX_MAJOR, UCX_MINOR);
 }
 
 static void check_transports(struct doctor *d, const void *symbol)
@@ -59,15 +58,15 @@ static void check_transports(struct doctor *d, const void *symbol)
     const char *chosen = getenv("UCX_TLS");
     list_modules(symbol, modules);
     if (d->rdma_devices > 0 && !strstr(modules, "ib"))
-        doctor_report(d, DOCTOR_WARNING, "UCX transports", "install UCX with its module for verbs",
-                      "none for RDMA, so ucx: goes by TCP");
+        doctor_say(d, DOCTOR_WARNING, "UCX transports", "install UCX with its module for verbs",
+                   "none for RDMA, so ucx: goes by TCP");
     else
-        doctor_report(d, DOCTOR_OK, "UCX transports", NULL, "tcp, shared memory%s%s",
-                      *modules ? ", " : "", modules);
+        doctor_say(d, DOCTOR_OK, "UCX transports", NULL, "tcp, shared memory%s%s",
+                   *modules ? ", " : "", modules);
     if (chosen && strcmp(chosen, "all") != 0)
-        doctor_report(d, DOCTOR_WARNING, "UCX_TLS",
-                      "unset it, unless you know that these reach the nodes",
-                      "the environment limits UCX to %.256s", chosen);
+        doctor_say(d, DOCTOR_WARNING, "UCX_TLS",
+                   "unset it, unless you know that these reach the nodes",
+                   "the environment limits UCX to %.256s", chosen);
 }
 
 void doctor_ucx(struct doctor *d)
@@ -80,8 +79,8 @@ void doctor_ucx(struct doctor *d)
         check_version(d, version());
         check_transports(d, *(void **)&version);
     } else {
-        doctor_report(d, doctor_needed_by(d, "ucx"), "UCX", "install it: apt install libucx0",
-                      "is not installed, so ucx: does not work");
+        doctor_say(d, doctor_needed_by(d, "ucx"), "UCX", "install it: apt install libucx0",
+                   "is not installed, so ucx: does not work");
     }
     if (library)
         dlclose(library);
@@ -97,10 +96,10 @@ void doctor_fabrics(struct doctor *d)
         int rc = far_pool_open(uri, &pool);
         far_pool_close(pool);
         if (rc == FAR_NO_FABRIC)
-            doctor_report(d, doctor_needed_by(d, networks[i]), "fabrics",
-                          "build Farside where its library is installed; see docs/using.md",
-                          "%s: is not in this build (%s)", networks[i], far_error_detail());
+            doctor_say(d, doctor_needed_by(d, networks[i]), "fabrics",
+                       "build Farside where its library is installed; see docs/using.md",
+                       "%s: is not in this build (%s)", networks[i], far_error_detail());
         else
-            doctor_report(d, DOCTOR_OK, "fabrics", NULL, "%s: is in this build", networks[i]);
+            doctor_say(d, DOCTOR_OK, "fabrics", NULL, "%s: is in this build", networks[i]);
     }
 }

@@ -1,6 +1,6 @@
 #include "compare/compare.h"
 #include "base/err.h"
-#include "bench/report.h"
+#include "bench/json.h"
 #include "bench/runner.h"
 #include "compare/driver.h"
 #include "fabric/module.h"
@@ -277,7 +277,7 @@ static int keep_run(const struct turn *t, unsigned place)
     c->run->place = place;
     c->run->repeat = t->round;
     t->s->ops_per_s[place][t->round] = c->run->ops_per_s;
-    if (json_array_append_new(c->runs[t->s->group], report_json_run(&config, c->run)) != 0)
+    if (json_array_append_new(c->runs[t->s->group], bench_json_run(&config, c->run)) != 0)
         return err_fail(FAR_NO_MEMORY, "no memory for the results");
     return FAR_OK;
 }

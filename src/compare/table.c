@@ -1,5 +1,5 @@
 #include "compare/compare.h"
-#include "bench/report.h"
+#include "bench/json.h"
 #include "out/json.h"
 #include "out/text.h"
 
@@ -137,16 +137,16 @@ static void add_summary(const struct compare *c, const struct compare_store *s, 
     bool own = s == compare_own(c, s->group);
     for (unsigned w = 0; w < b->workloads.count && c->rounds > 0; w++)
         json_array_append_new(
-            all, OUT_OBJECT({"index", out_text(s->name)},
-                            {"workload", out_text(b->workloads.item[w].name)},
-                            {"threads", out_count(b->threads)}, {"runs", out_count(c->rounds)},
-                            {"ops_per_s", report_json_spread(compare_ops(c, s, w), 1)},
-                            {"farside_ratio",
-                             own ? json_null() : report_json_spread(compare_ratio(c, s, w), 1)},
-                            {"per_op", json_object()}));
+            all,
+            OUT_OBJECT(
+                {"index", out_text(s->name)}, {"workload", out_text(b->workloads.item[w].name)},
+                {"threads", out_count(b->threads)}, {"runs", out_count(c->rounds)},
+                {"ops_per_s", bench_json_spread(compare_ops(c, s, w), 1)},
+                {"farside_ratio", own ? json_null() : bench_json_spread(compare_ratio(c, s, w), 1)},
+                {"per_op", json_object()}));
 }
 
-/* As what a benchmark writes, so that a report can draw it. */
+/* As what a benchmark writes, so that a page can draw it. */
 static json_t *json_group(const struct compare *c, enum store_group group, bool interrupted)
 {
     struct bench_config config = *c->config.bench;
@@ -162,8 +162,8 @@ static json_t *json_group(const struct compare *c, enum store_group group, bool 
             stores, OUT_OBJECT({"store", out_text(s->name)}, {"setup", out_text(s->text)}));
         add_summary(c, s, summary);
     }
-    json_t *o = report_json(&config, c->runs[group], &(struct summary_list){.count = 0}, tables,
-                            interrupted);
+    json_t *o = bench_json(&config, c->runs[group], &(struct summary_list){.count = 0}, tables,
+                           interrupted);
     json_decref(tables);
     json_object_set_new(o, "stores", stores);
     json_object_set_new(o, "summary", summary);

@@ -2,7 +2,7 @@
 
 #include "base/err.h"
 #include "bench/bare.h"
-#include "bench/report.h"
+#include "bench/json.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -113,7 +113,7 @@ static void on_run(void *arg, const struct bench_run *run)
 {
     struct measuring *m = arg;
     note_errors(m, run);
-    if (json_array_append_new(m->runs, report_json_run(m->config, run)) != 0)
+    if (json_array_append_new(m->runs, bench_json_run(m->config, run)) != 0)
         m->no_memory = true;
 }
 

@@ -29,7 +29,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                      : op->kind == LIN_GET ? data[1] / 16 % 5u
                                            : data[1] / 16 % 2u;
     }
-    struct lin_report report;
+    struct lin_result report;
     enum lin_verdict verdict = lin_check(checker, &h, 1000000, &report);
     if (verdict != (brute_linearizable(&h) ? LIN_LINEARIZABLE : LIN_NOT_LINEARIZABLE))
         abort();

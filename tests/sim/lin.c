@@ -48,7 +48,7 @@ static void add(unsigned kind, uint32_t value, uint32_t result, uint64_t call, u
 
 static enum lin_verdict judge(void)
 {
-    struct lin_report report;
+    struct lin_result report;
     return lin_check(checker, &history, BUDGET, &report);
 }
 
@@ -121,7 +121,7 @@ static void stale_read_after_return_is_caught(void **state)
     add(LIN_PUT, 1, 1, 1, 2);
     add(LIN_PUT, 2, 1, 3, 4);
     add(LIN_GET, 0, 1, 5, 6);
-    struct lin_report report;
+    struct lin_result report;
     assert_int_equal(lin_check(checker, &history, BUDGET, &report), LIN_NOT_LINEARIZABLE);
     assert_int_equal(report.stuck, 2);
     assert_int_equal(report.placed, 2);
@@ -202,7 +202,7 @@ static void keys_are_judged_apart(void **state)
         size_t at = lin_call(&history, 0, LIN_GET, key, 0);
         lin_return(&history, at, LIN_DONE, key == 1 ? 10 : 10 + key);
     }
-    struct lin_report report;
+    struct lin_result report;
     assert_int_equal(lin_check(checker, &history, BUDGET, &report), LIN_NOT_LINEARIZABLE);
     assert_int_equal(report.key, 1);
     assert_int_equal(report.stuck, 4);
@@ -299,7 +299,7 @@ static void a_search_past_its_budget_is_undecided(void **state)
     for (uint32_t i = 0; i < 24; i++)
         add(LIN_PUT, i + 1, 1, i + 1, 100 + i);
     add(LIN_GET, 0, 99, 200, 201);
-    struct lin_report report;
+    struct lin_result report;
     assert_int_equal(lin_check(checker, &history, 1000, &report), LIN_UNDECIDED);
     assert_true(report.placed > 0);
     assert_int_equal(report.steps, 1000);

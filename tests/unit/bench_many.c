@@ -1,5 +1,6 @@
 /* Workloads whose operations return many entries, or modify a value. */
-#include "bench/report.h"
+#include "bench/json.h"
+#include "bench/print.h"
 #include "support/ordered_index.h"
 
 #include <stdarg.h>
@@ -30,15 +31,15 @@ static void on_index(void *arg, const char *index)
 static void on_run(void *arg, const struct bench_run *run)
 {
     struct collected *c = arg;
-    struct report report;
+    struct bench_print print;
     assert_true(c->runs < RUNS_MAX);
     c->run[c->runs++] = *run;
-    json_array_append_new(c->json, report_json_run(c->config, run));
+    json_array_append_new(c->json, bench_json_run(c->config, run));
     free(c->text);
     FILE *out = open_memstream(&c->text, &c->text_bytes);
     assert_non_null(out);
-    report_begin(&report, out, c->config, "1");
-    report_run(&report, run);
+    bench_print_begin(&print, out, c->config, "1");
+    bench_print_run(&print, run);
     fclose(out);
 }
 

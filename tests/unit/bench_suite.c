@@ -1,5 +1,5 @@
 /* The whole benchmark on mem:, and its JSON. */
-#include "bench/report.h"
+#include "bench/json.h"
 
 #include <stdarg.h>
 #include <stddef.h>
@@ -30,7 +30,7 @@ static void on_begin(void *arg, const char *index)
 static void on_run(void *arg, const struct bench_run *run)
 {
     struct collected *c = arg;
-    assert_int_equal(json_array_append_new(c->runs, report_json_run(c->config, run)), 0);
+    assert_int_equal(json_array_append_new(c->runs, bench_json_run(c->config, run)), 0);
     assert_int_equal(summary_add(&c->summaries, c->config->threads, run), FAR_OK);
     if (c->stop != NULL)
         atomic_store(c->stop, true);
@@ -53,7 +53,7 @@ static json_t *run_suite(const struct bench_config *config, atomic_bool *stop)
     assert_int_equal(c.begun, c.done);
 
     json_t *drops = json_array();
-    json_t *all = report_json(config, c.runs, &c.summaries, drops, stop != NULL);
+    json_t *all = bench_json(config, c.runs, &c.summaries, drops, stop != NULL);
     assert_non_null(all);
     char *text = json_dumps(all, JSON_INDENT(1));
     assert_non_null(text);

@@ -1,5 +1,6 @@
 /* The results of a benchmark for programs: JSON. */
-#include "bench/report_internal.h"
+#include "bench/figures.h"
+#include "bench/json.h"
 
 #include "bench/machine.h"
 #include "out/json.h"
@@ -34,7 +35,7 @@ static json_t *json_latency(const struct bench_op *op)
     int bad = 0;
     for (unsigned i = 0; i < sizeof parts / sizeof *parts; i++)
         bad |= json_array_append_new(
-            all, json_pack("[f, f]", parts[i], report_quantile_us(op, parts[i])));
+            all, json_pack("[f, f]", parts[i], bench_quantile_us(op, parts[i])));
     return whole(all, bad);
 }
 
@@ -44,20 +45,20 @@ static json_t *json_op(const struct bench_op *op)
     bool many = s->entries > 0;
     return OUT_OBJECT(
         {"count", out_count(s->count)},
-        {"rtts", json_real(report_per(s->rtts, s->count - s->joined))},
+        {"rtts", json_real(bench_per(s->rtts, s->count - s->joined))},
         {"rtts_p99", out_count(quantile_rtts(s, 0.99))},
         {"rtts_p999", out_count(quantile_rtts(s, 0.999))},
-        {"verbs", json_real(report_per(s->verbs, s->count - s->joined))},
-        {"bytes_read", json_real(report_per(s->bytes_read, s->count - s->joined))},
-        {"bytes_written", json_real(report_per(s->bytes_written, s->count - s->joined))},
-        {"p50_us", json_real(report_quantile_us(op, 0.5))},
-        {"p99_us", json_real(report_quantile_us(op, 0.99))},
-        {"p999_us", json_real(report_quantile_us(op, 0.999))}, {"latency_us", json_latency(op)},
+        {"verbs", json_real(bench_per(s->verbs, s->count - s->joined))},
+        {"bytes_read", json_real(bench_per(s->bytes_read, s->count - s->joined))},
+        {"bytes_written", json_real(bench_per(s->bytes_written, s->count - s->joined))},
+        {"p50_us", json_real(bench_quantile_us(op, 0.5))},
+        {"p99_us", json_real(bench_quantile_us(op, 0.99))},
+        {"p999_us", json_real(bench_quantile_us(op, 0.999))}, {"latency_us", json_latency(op)},
         {s->joined > 0 ? "joined" : NULL, out_count(s->joined)},
         {many ? "entries" : NULL, out_count(s->entries)},
-        {many ? "rtts_per_entry" : NULL, json_real(report_per(s->rtts, s->entries))},
-        {many ? "verbs_per_entry" : NULL, json_real(report_per(s->verbs, s->entries))},
-        {many ? "bytes_read_per_entry" : NULL, json_real(report_per(s->bytes_read, s->entries))},
+        {many ? "rtts_per_entry" : NULL, json_real(bench_per(s->rtts, s->entries))},
+        {many ? "verbs_per_entry" : NULL, json_real(bench_per(s->verbs, s->entries))},
+        {many ? "bytes_read_per_entry" : NULL, json_real(bench_per(s->bytes_read, s->entries))},
         {"not_found", out_count(s->not_found)}, {"errors", out_count(bench_op_errors(op))});
 }
 
@@ -67,7 +68,7 @@ static json_t *json_per_op(const struct bench_run *run)
     int bad = 0;
     for (unsigned k = 0; k < FAR_OP_KINDS; k++)
         if (run->op[k].stats.count > 0)
-            bad |= json_object_set_new(o, report_kind_names[k], json_op(&run->op[k]));
+            bad |= json_object_set_new(o, bench_kind_names[k], json_op(&run->op[k]));
     return whole(o, bad);
 }
 
@@ -93,7 +94,7 @@ static json_t *json_space(const struct far_table_info *s)
 
 static json_t *json_timeline(const struct bench_config *c, const struct bench_run *run)
 {
-    double seconds = report_window_ms(c) / 1e3;
+    double seconds = bench_window_ms(c) / 1e3;
     json_t *all = json_array();
     int bad = 0;
     for (unsigned n = 0; n < run->windows; n++) {
@@ -101,7 +102,7 @@ static json_t *json_timeline(const struct bench_config *c, const struct bench_ru
         bad |= json_array_append_new(all,
                                      OUT_OBJECT({"seconds", json_real((n + 1) * seconds)},
                                                 {"ops_per_s", json_real((double)w->ops / seconds)},
-                                                {"rtts", json_real(report_per(w->rtts, w->ops))}));
+                                                {"rtts", json_real(bench_per(w->rtts, w->ops))}));
     }
     return whole(all, bad);
 }
@@ -110,7 +111,7 @@ static json_t *json_timeline(const struct bench_config *c, const struct bench_ru
 static json_t *json_counter(const struct bench_run *run, enum counters_kind kind)
 {
     const struct counters_sum *c = &run->counters;
-    return c->known[kind] ? json_real(report_per(c->count[kind], run->ops)) : json_null();
+    return c->known[kind] ? json_real(bench_per(c->count[kind], run->ops)) : json_null();
 }
 
 static json_t *json_counters(const struct bench_run *run)
@@ -119,7 +120,7 @@ static json_t *json_counters(const struct bench_run *run)
     return OUT_OBJECT({"cycles", json_counter(run, COUNTERS_CYCLES)},
                       {"instructions", json_counter(run, COUNTERS_INSTRUCTIONS)},
                       {"cache_misses", json_counter(run, COUNTERS_CACHE_MISSES)},
-                      {"context_switches", json_real(report_per(c->switches, run->ops))},
+                      {"context_switches", json_real(bench_per(c->switches, run->ops))},
                       {"user_only", json_boolean(c->user_only)},
                       {"error", out_text(c->error ? strerror(c->error) : NULL)});
 }
@@ -132,7 +133,7 @@ static json_t *json_pace(const struct bench_pace *p)
                       {"fell_behind", json_boolean(p->fell_behind)});
 }
 
-json_t *report_json_run(const struct bench_config *c, const struct bench_run *run)
+json_t *bench_json_run(const struct bench_config *c, const struct bench_run *run)
 {
     bool raw = run->raw_ops_per_s > 0, halted = run->halted_by != FAR_OK;
     return OUT_OBJECT(
@@ -145,7 +146,7 @@ json_t *report_json_run(const struct bench_config *c, const struct bench_run *ru
         {"seconds", json_real(run->seconds)}, {"ops_per_s", json_real(run->ops_per_s)},
         {"pace", run->pace.rate > 0 ? json_pace(&run->pace) : json_null()},
         {"counters", run->counters.on ? json_counters(run) : json_null()},
-        {"window_ms", json_real(report_window_ms(c))},
+        {"window_ms", json_real(bench_window_ms(c))},
         {"slowest_window", json_real(run->slowest_ops)},
         {"slowest_window_per_rtt", json_real(run->slowest_ops_per_rtt)},
         {"timeline", c->timeline ? json_timeline(c, run) : json_null()},
@@ -162,7 +163,7 @@ json_t *report_json_run(const struct bench_config *c, const struct bench_run *ru
         {"stopped_detail", out_text(halted ? run->detail : NULL)});
 }
 
-json_t *report_json_spread(struct summary_spread s, double unit)
+json_t *bench_json_spread(struct summary_spread s, double unit)
 {
     return OUT_OBJECT({"median", json_real(s.median / unit)}, {"least", json_real(s.least / unit)},
                       {"most", json_real(s.most / unit)});
@@ -170,7 +171,7 @@ json_t *report_json_spread(struct summary_spread s, double unit)
 
 static json_t *json_spread(const struct summary *s, unsigned figure, double unit)
 {
-    return report_json_spread(summary_spread(s, figure), unit);
+    return bench_json_spread(summary_spread(s, figure), unit);
 }
 
 static json_t *json_latencies(const struct summary *s, unsigned kind)
@@ -186,7 +187,7 @@ static json_t *json_summary(const struct summary *s)
     int bad = 0;
     for (unsigned k = 0; k < FAR_OP_KINDS; k++)
         if (s->count[k] > 0)
-            bad |= json_object_set_new(per_op, report_kind_names[k], json_latencies(s, k));
+            bad |= json_object_set_new(per_op, bench_kind_names[k], json_latencies(s, k));
     return OUT_OBJECT({"index", out_text(s->index)}, {"workload", out_text(s->workload)},
                       {"threads", out_count(s->threads)}, {"runs", out_count(s->runs)},
                       {"ops_per_s", json_spread(s, SUMMARY_OPS_PER_S, 1)},
@@ -204,7 +205,7 @@ static json_t *json_summaries(const struct summary_list *list)
     return whole(all, bad);
 }
 
-json_t *report_json_drop(const struct bench_drop *drop)
+json_t *bench_json_drop(const struct bench_drop *drop)
 {
     return OUT_OBJECT(
         {"table", out_text(drop->table)},
@@ -214,8 +215,8 @@ json_t *report_json_drop(const struct bench_drop *drop)
         {"error", out_text(drop->status != FAR_OK ? far_errname(drop->status) : NULL)});
 }
 
-json_t *report_json(const struct bench_config *c, json_t *runs,
-                    const struct summary_list *summaries, json_t *drops, bool interrupted)
+json_t *bench_json(const struct bench_config *c, json_t *runs, const struct summary_list *summaries,
+                   json_t *drops, bool interrupted)
 {
     char time[MACHINE_TIME_BYTES];
     return OUT_OBJECT({"farside", out_text(far_version())}, {"time", out_text(machine_time(time))},

@@ -1,7 +1,8 @@
 /* The table for people: no line is too long, whatever the numbers are, and it says what to know
  * about them. */
 #include "bench/pace.h"
-#include "bench/report.h"
+#include "bench/json.h"
+#include "bench/print.h"
 #include "out/text.h"
 
 #include <stdarg.h>
@@ -124,26 +125,27 @@ static void no_line_is_longer_than_100_columns(void **state)
     memset(mix, 'm', sizeof mix - 1);
     for (unsigned i = 0; i < 4; i++) {
         struct paper p;
-        struct report r;
+        struct bench_print r;
         struct bench_run *run = new_worst_run();
         struct bench_drop drop = {.table = "t", .bytes = UINT64_MAX};
         config.raw = i % 2 > 0;
         run->workload = i < 2 ? run->workload : mix;
         paper_open(&p);
-        report_begin(&r, p.out, &config, "1000, 1001, 1002, 1003, 1004, 1005, 1006, 1007, 1008");
-        report_threads(&r, &config);
-        report_run(&r, run);
+        bench_print_begin(&r, p.out, &config,
+                          "1000, 1001, 1002, 1003, 1004, 1005, 1006, 1007, 1008");
+        bench_print_threads(&r, &config);
+        bench_print_run(&r, run);
         struct summary_list list = {.count = 0};
         run->interrupted = false; /* else it would not count */
         run->halted_by = FAR_OK;
         assert_int_equal(summary_add(&list, BENCH_THREADS_MAX, run), FAR_OK);
         run->ops_per_s = 0.001;
         assert_int_equal(summary_add(&list, BENCH_THREADS_MAX, run), FAR_OK);
-        report_summary(&r, list.item[0]);
+        bench_print_summary(&r, list.item[0]);
         summary_list_free(&list);
-        report_index(&r, "rcuckoo");
-        report_dropped(&r, &drop);
-        report_end(&r);
+        bench_print_index(&r, "rcuckoo");
+        bench_print_dropped(&r, &drop);
+        bench_print_end(&r);
         paper_close(&p);
         assert_non_null(strstr(p.text, "stopped after 999,999,999 of 1,000,000,000 operations"));
         free(p.text);
@@ -156,21 +158,21 @@ static void counters_are_shown_or_the_reason_is(void **state)
 {
     (void)state;
     struct paper p;
-    struct report r;
+    struct bench_print r;
     struct bench_config config = bench_defaults;
     struct bench_run *run = new_run("race", "c", 1000);
     run->ops = 1000;
     run->counters = (struct counters_sum){
         .on = true, .known = {true, true, true}, .count = {1234000, 2345000, 1500}, .switches = 3};
     paper_open(&p);
-    report_begin(&r, p.out, &config, "1");
-    report_run(&r, run);
+    bench_print_begin(&r, p.out, &config, "1");
+    bench_print_run(&r, run);
     run->counters.known[COUNTERS_CYCLES] = run->counters.known[COUNTERS_CACHE_MISSES] = false;
     run->counters.user_only = true;
     run->counters.error = ENOENT;
-    report_run(&r, run);
-    report_run(&r, run);
-    report_end(&r);
+    bench_print_run(&r, run);
+    bench_print_run(&r, run);
+    bench_print_end(&r);
     paper_close(&p);
     assert_non_null(strstr(p.text, "  per operation: 1234 cycles, 2345 instructions, 1.50 cache "
                                    "misses, 0.003 context switches\n"));
@@ -189,7 +191,7 @@ static void repeated_runs_have_one_row_and_a_spread(void **state)
     (void)state;
     static const double speed[] = {900, 1000, 1500};
     struct paper p;
-    struct report r;
+    struct bench_print r;
     struct bench_config config = bench_defaults;
     struct summary_list list = {.count = 0};
     config.repeat = 3;
@@ -201,9 +203,9 @@ static void repeated_runs_have_one_row_and_a_spread(void **state)
         free(run);
     }
     paper_open(&p);
-    report_begin(&r, p.out, &config, "1");
-    report_summary(&r, list.item[0]);
-    report_end(&r);
+    bench_print_begin(&r, p.out, &config, "1");
+    bench_print_summary(&r, list.item[0]);
+    bench_print_end(&r);
     paper_close(&p);
     assert_non_null(strstr(p.text, "race    c             1,000 get "));
     assert_non_null(
@@ -217,12 +219,12 @@ static void a_long_name_of_a_workload_has_its_own_line(void **state)
 {
     (void)state;
     struct paper p;
-    struct report r;
+    struct bench_print r;
     struct bench_config config = bench_defaults;
     struct bench_run *run = new_run("race", "insert=30+get=70", 1000);
     paper_open(&p);
-    report_begin(&r, p.out, &config, "1");
-    report_run(&r, run);
+    bench_print_begin(&r, p.out, &config, "1");
+    bench_print_run(&r, run);
     paper_close(&p);
     assert_non_null(strstr(p.text, "\nrace    insert=30+get=70\n                      1,000 get "));
     free(p.text);
@@ -233,7 +235,7 @@ static void a_time_line_has_a_line_for_each_window(void **state)
 {
     (void)state;
     struct paper p;
-    struct report r;
+    struct bench_print r;
     struct bench_config config = bench_defaults;
     struct bench_run *run = new_run("race", "load", 1000);
     config.timeline = true;
@@ -243,12 +245,12 @@ static void a_time_line_has_a_line_for_each_window(void **state)
     run->window[1] = (struct bench_window){.ops = 0, .rtts = 7};
     run->window[2] = (struct bench_window){.ops = 99, .rtts = 99}; /* not complete */
     paper_open(&p);
-    report_begin(&r, p.out, &config, "1");
-    report_run(&r, run);
+    bench_print_begin(&r, p.out, &config, "1");
+    bench_print_run(&r, run);
     run->windows = 0;
-    report_run(&r, run);
+    bench_print_run(&r, run);
     run->windows = BENCH_WINDOWS_MAX - 1;
-    report_run(&r, run);
+    bench_print_run(&r, run);
     paper_close(&p);
     assert_non_null(strstr(p.text, "  time line of load, in windows of 10 ms:\n"
                                    "        0.01 s       1,234,500 ops/s     2.00 rtts\n"
@@ -259,7 +261,7 @@ static void a_time_line_has_a_line_for_each_window(void **state)
     free(p.text);
 
     run->windows = 2;
-    json_t *json = report_json_run(&config, run), *line = json_object_get(json, "timeline");
+    json_t *json = bench_json_run(&config, run), *line = json_object_get(json, "timeline");
     assert_int_equal(json_array_size(line), 2);
     json_t *first = json_array_get(line, 0);
     assert_true(json_real_value(json_object_get(first, "ops_per_s")) == 1234500);
@@ -275,24 +277,24 @@ static char *text_of(unsigned depth, const char *threads, const unsigned *count,
                      const double *speed, unsigned runs)
 {
     struct paper p;
-    struct report r;
+    struct bench_print r;
     struct bench_config config = bench_defaults;
     config.depth = depth;
     paper_open(&p);
-    report_begin(&r, p.out, &config, threads);
+    bench_print_begin(&r, p.out, &config, threads);
     for (unsigned i = 0; i < runs; i++) {
         struct bench_run *race = new_run("race", "c", speed[i]);
         struct bench_run *shard = new_run("shard", "c", 1000.0 * count[i]);
         config.threads = count[i];
-        report_threads(&r, &config);
-        report_run(&r, race);
-        report_index(&r, "race");
-        report_run(&r, shard);
-        report_index(&r, "shard");
+        bench_print_threads(&r, &config);
+        bench_print_run(&r, race);
+        bench_print_index(&r, "race");
+        bench_print_run(&r, shard);
+        bench_print_index(&r, "shard");
         free(race);
         free(shard);
     }
-    report_end(&r);
+    bench_print_end(&r);
     paper_close(&p);
     return p.text;
 }

@@ -1,5 +1,6 @@
 /* The results of a benchmark for people: a table. */
-#include "bench/report_internal.h"
+#include "bench/figures.h"
+#include "bench/print.h"
 #include "out/text.h"
 
 #include "base/status.h"
@@ -9,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-const char *const report_kind_names[FAR_OP_KINDS] = {
+const char *const bench_kind_names[FAR_OP_KINDS] = {
     [0] = "none",
     [FAR_OP_GET] = "get",
     [FAR_OP_EXISTS] = "exists",
@@ -27,7 +28,7 @@ const char *const report_kind_names[FAR_OP_KINDS] = {
 
 #define OPS_COLUMNS 10
 
-static const struct column columns[REPORT_COLUMNS] = {
+static const struct column columns[PRINT_COLUMNS] = {
     {"index", -7},
     {"workload", -WORKLOAD_COLUMNS},
     {"ops/s", OPS_COLUMNS},
@@ -42,11 +43,12 @@ static const struct column columns[REPORT_COLUMNS] = {
 };
 static const struct column ops_of_raw = {"ops/s of raw", OPS_COLUMNS + 7};
 
-void report_begin(struct report *r, FILE *out, const struct bench_config *c, const char *threads)
+void bench_print_begin(struct bench_print *r, FILE *out, const struct bench_config *c,
+                       const char *threads)
 {
     char keys[TEXT_MAX], ops[TEXT_MAX], dist[TEXT_MAX] = "uniform", processes[64] = "";
     char key[TEXT_MAX], value[TEXT_MAX], rate[TEXT_MAX], warmup[TEXT_MAX];
-    *r = (struct report){.out = out, .config = c, .several = strchr(threads, ',') != NULL};
+    *r = (struct bench_print){.out = out, .config = c, .several = strchr(threads, ',') != NULL};
     memcpy(r->column, columns, sizeof columns);
     if (c->raw)
         r->column[2] = ops_of_raw;
@@ -92,10 +94,10 @@ void report_begin(struct report *r, FILE *out, const struct bench_config *c, con
     if (c->raw)
         fprintf(out, "  of raw: ops/s as a share of what the same verbs reach without an index\n");
     fputs("\n", out);
-    columns_heads(&r->columns, REPORT_COLUMNS);
+    columns_heads(&r->columns, PRINT_COLUMNS);
 }
 
-void report_threads(struct report *r, const struct bench_config *c)
+void bench_print_threads(struct bench_print *r, const struct bench_config *c)
 {
     r->config = c;
     if (!r->several)
@@ -107,7 +109,7 @@ void report_threads(struct report *r, const struct bench_config *c)
 
 /* Index, workload and throughput: only in the first row of a run. A workload whose name is longer
  * than its column has a line of its own before that. */
-static void print_run_columns(struct report *r, const struct bench_run *run, bool first)
+static void print_run_columns(struct bench_print *r, const struct bench_run *run, bool first)
 {
     struct columns *c = &r->columns;
     char ops[TEXT_MAX] = "", raw[TEXT_MAX] = "", text[2 * TEXT_MAX];
@@ -124,33 +126,33 @@ static void print_run_columns(struct report *r, const struct bench_run *run, boo
     columns_text(c, r->config->raw ? text : ops);
 }
 
-static void print_op_columns(struct report *r, const char *name, const struct bench_op *op)
+static void print_op_columns(struct bench_print *r, const char *name, const struct bench_op *op)
 {
     const struct far_op_stats *s = &op->stats;
     struct columns *c = &r->columns;
     columns_text(c, name);
-    columns_number(c, report_per(s->rtts, s->count - s->joined), 2);
-    columns_number(c, report_per(s->verbs, s->count - s->joined), 2);
-    columns_number(c, report_per(s->bytes_read, s->count - s->joined), 1);
-    columns_number(c, report_per(s->bytes_written, s->count - s->joined), 1);
-    columns_number(c, report_quantile_us(op, 0.5), 2);
-    columns_number(c, report_quantile_us(op, 0.99), 2);
+    columns_number(c, bench_per(s->rtts, s->count - s->joined), 2);
+    columns_number(c, bench_per(s->verbs, s->count - s->joined), 2);
+    columns_number(c, bench_per(s->bytes_read, s->count - s->joined), 1);
+    columns_number(c, bench_per(s->bytes_written, s->count - s->joined), 1);
+    columns_number(c, bench_quantile_us(op, 0.5), 2);
+    columns_number(c, bench_quantile_us(op, 0.99), 2);
     columns_number(c, (double)s->count, 0);
     columns_end(c);
 }
 
 /* Changes that others have made needless. */
-static void print_joined(struct report *r, const char *name, const struct far_op_stats *s)
+static void print_joined(struct bench_print *r, const char *name, const struct far_op_stats *s)
 {
     if (s->joined > 0)
         text_say(r->out, "  ",
                  "%s: %.1f %% were overwritten at once by another one of their process, and took "
                  "no round trip; the figures above are those of the others",
-                 name, 100 * report_per(s->joined, s->count));
+                 name, 100 * bench_per(s->joined, s->count));
 }
 
 /* The cost of an entry, for operations that return many. */
-static void print_entries(struct report *r, const char *name, const struct far_op_stats *s)
+static void print_entries(struct bench_print *r, const char *name, const struct far_op_stats *s)
 {
     char entries[TEXT_MAX], calls[TEXT_MAX];
     if (s->entries == 0)
@@ -158,12 +160,12 @@ static void print_entries(struct report *r, const char *name, const struct far_o
     text_say(r->out, "  ",
              "%s: %s entr%s in %s call%s; per entry %.4f round trips, %.2f verbs, %.1f bytes", name,
              text_grouped(s->entries, entries), s->entries == 1 ? "y" : "ies",
-             text_grouped(s->count, calls), text_plural(s->count), report_per(s->rtts, s->entries),
-             report_per(s->verbs, s->entries), report_per(s->bytes_read, s->entries));
+             text_grouped(s->count, calls), text_plural(s->count), bench_per(s->rtts, s->entries),
+             bench_per(s->verbs, s->entries), bench_per(s->bytes_read, s->entries));
 }
 
 /* How well the run kept to its rate. */
-static void print_pace(struct report *r, const struct bench_run *run)
+static void print_pace(struct bench_print *r, const struct bench_run *run)
 {
     const struct bench_pace *p = &run->pace;
     char asked[TEXT_MAX], reached[TEXT_MAX];
@@ -183,7 +185,7 @@ static void print_pace(struct report *r, const struct bench_run *run)
 }
 
 /* What an operation cost the processor. If something is not known, why not, once. */
-static void print_counters(struct report *r, const struct bench_run *run)
+static void print_counters(struct bench_print *r, const struct bench_run *run)
 {
     static const char *const names[COUNTERS_KINDS] = {"cycles", "instructions", "cache misses"};
     const struct counters_sum *c = &run->counters;
@@ -194,13 +196,13 @@ static void print_counters(struct report *r, const struct bench_run *run)
         size_t used = strlen(text), lost = strlen(missing);
         if (c->known[k])
             snprintf(text + used, sizeof text - used, "%.*f %s, ",
-                     k == COUNTERS_CACHE_MISSES ? 2 : 0, report_per(c->count[k], run->ops),
+                     k == COUNTERS_CACHE_MISSES ? 2 : 0, bench_per(c->count[k], run->ops),
                      names[k]);
         else
             snprintf(missing + lost, sizeof missing - lost, "%s%s", lost ? ", " : "", names[k]);
     }
     text_say(r->out, "  ", "per operation: %s%.2g context switches%s", text,
-             report_per(c->switches, run->ops),
+             bench_per(c->switches, run->ops),
              c->user_only ? "; without what the kernel does" : "");
     if (!*missing || r->refusal_told)
         return;
@@ -209,24 +211,24 @@ static void print_counters(struct report *r, const struct bench_run *run)
              counters_hint(c->error, counters_paranoid()));
 }
 
-static void print_timeline(struct report *r, const struct bench_run *run)
+static void print_timeline(struct bench_print *r, const struct bench_run *run)
 {
-    double seconds = report_window_ms(r->config) / 1e3;
+    double seconds = bench_window_ms(r->config) / 1e3;
     char speed[TEXT_MAX], rtts[TEXT_MAX];
     text_say(r->out, "  ", "time line of %s%s, in windows of %g ms%s",
              r->config->repeat > 1 ? "the first run of " : "", run->workload,
-             report_window_ms(r->config), run->windows > 0 ? ":" : ": it took less than one");
+             bench_window_ms(r->config), run->windows > 0 ? ":" : ": it took less than one");
     for (unsigned n = 0; n < run->windows; n++) {
         const struct bench_window *w = &run->window[n];
         fprintf(r->out, "  %10.2f s %15s ops/s %8s rtts\n", (n + 1) * seconds,
                 text_grouped((uint64_t)((double)w->ops / seconds + 0.5), speed),
-                text_fit(report_per(w->rtts, w->ops), 8, 2, rtts));
+                text_fit(bench_per(w->rtts, w->ops), 8, 2, rtts));
     }
     if (run->windows + 1 == BENCH_WINDOWS_MAX)
         text_say(r->out, "  ", "the time line ends here, after %u windows", run->windows);
 }
 
-static void print_deaths(struct report *r, const struct bench_run *run)
+static void print_deaths(struct bench_print *r, const struct bench_run *run)
 {
     char deaths[TEXT_MAX];
     if (r->config->deaths > 0)
@@ -235,7 +237,7 @@ static void print_deaths(struct report *r, const struct bench_run *run)
 }
 
 /* Operations that did not find their key, failed, or returned something wrong. */
-static void print_failed(struct report *r, const struct bench_run *run)
+static void print_failed(struct bench_print *r, const struct bench_run *run)
 {
     static const char *const what[FAR_OP_KINDS] = {
         [FAR_OP_GET] = "gets returned the value of another key",
@@ -249,10 +251,10 @@ static void print_failed(struct report *r, const struct bench_run *run)
         uint64_t errors = bench_op_errors(op);
         text_grouped(op->stats.count, all);
         if (op->stats.not_found > 0)
-            text_say(r->out, "  ", "%s: %s of %s did not find their key", report_kind_names[k],
+            text_say(r->out, "  ", "%s: %s of %s did not find their key", bench_kind_names[k],
                      text_grouped(op->stats.not_found, some), all);
         if (errors > 0)
-            text_say(r->out, "  ", "%s: %s of %s failed", report_kind_names[k],
+            text_say(r->out, "  ", "%s: %s of %s failed", bench_kind_names[k],
                      text_grouped(errors, some), all);
         if (op->wrong > 0 && what[k])
             text_say(r->out, "  ", "%s %s", text_grouped(op->wrong, some), what[k]);
@@ -262,7 +264,7 @@ static void print_failed(struct report *r, const struct bench_run *run)
                  far_strerror(run->first_error));
 }
 
-const char *report_hint(int status)
+const char *bench_hint(int status)
 {
     switch (status) {
     case FAR_POOL_FULL:
@@ -282,7 +284,7 @@ const char *report_hint(int status)
 }
 
 /* Says why a run did not come to its end. */
-static void print_end(struct report *r, const struct bench_run *run)
+static void print_end(struct bench_print *r, const struct bench_run *run)
 {
     char done[TEXT_MAX], planned[TEXT_MAX];
     text_grouped(run->ops, done);
@@ -295,26 +297,26 @@ static void print_end(struct report *r, const struct bench_run *run)
     text_say(r->out, "  ", "%s stopped after %s of %s operations: %s%s%s%s", run->workload, done,
              planned, far_strerror(run->halted_by), *run->detail ? " (" : "", run->detail,
              *run->detail ? ")" : "");
-    if (report_hint(run->halted_by))
-        text_say(r->out, "  ", "hint: %s", report_hint(run->halted_by));
+    if (bench_hint(run->halted_by))
+        text_say(r->out, "  ", "hint: %s", bench_hint(run->halted_by));
 }
 
 /* Remembers the run, to compare it with those of other numbers of threads. */
-static void remember(struct report *r, const struct bench_run *run)
+static void remember(struct bench_print *r, const struct bench_run *run)
 {
-    struct report_seen *grown = realloc(r->seen, (r->seen_count + 1) * sizeof *grown);
+    struct print_seen *grown = realloc(r->seen, (r->seen_count + 1) * sizeof *grown);
     if (!grown)
         return; /* then there are fewer hints */
     r->seen = grown;
-    struct report_seen *seen = &r->seen[r->seen_count++];
-    *seen = (struct report_seen){.workload = run->workload,
-                                 .place = r->place,
-                                 .threads = r->config->threads,
-                                 .ops_per_s = run->ops_per_s};
+    struct print_seen *seen = &r->seen[r->seen_count++];
+    *seen = (struct print_seen){.workload = run->workload,
+                                .place = r->place,
+                                .threads = r->config->threads,
+                                .ops_per_s = run->ops_per_s};
     snprintf(seen->index, sizeof seen->index, "%s", run->index);
 }
 
-void report_run(struct report *r, const struct bench_run *run)
+void bench_print_run(struct bench_print *r, const struct bench_run *run)
 {
     bool first = true;
     if (*r->index && strcmp(r->index, run->index) != 0)
@@ -324,12 +326,12 @@ void report_run(struct report *r, const struct bench_run *run)
         if (run->op[k].stats.count == 0)
             continue;
         print_run_columns(r, run, first);
-        print_op_columns(r, report_kind_names[k], &run->op[k]);
+        print_op_columns(r, bench_kind_names[k], &run->op[k]);
         first = false;
     }
     for (unsigned k = 0; k < FAR_OP_KINDS; k++) {
-        print_joined(r, report_kind_names[k], &run->op[k].stats);
-        print_entries(r, report_kind_names[k], &run->op[k].stats);
+        print_joined(r, bench_kind_names[k], &run->op[k].stats);
+        print_entries(r, bench_kind_names[k], &run->op[k].stats);
     }
     print_pace(r, run);
     print_counters(r, run);
@@ -338,7 +340,7 @@ void report_run(struct report *r, const struct bench_run *run)
             r->out, "  ",
             "the slowest %g ms: %.2f of the median by operations, %.2f by operations per round "
             "trip",
-            report_window_ms(r->config), run->slowest_ops, run->slowest_ops_per_rtt);
+            bench_window_ms(r->config), run->slowest_ops, run->slowest_ops_per_rtt);
     if (r->config->timeline)
         print_timeline(r, run);
     print_deaths(r, run);
@@ -365,11 +367,11 @@ static const char *latency_range(const struct summary *s, unsigned figure, char 
     return text;
 }
 
-void report_summary(struct report *r, const struct summary *s)
+void bench_print_summary(struct bench_print *r, const struct summary *s)
 {
     struct summary_spread speed = summary_spread(s, SUMMARY_OPS_PER_S);
     char least[TEXT_MAX], most[TEXT_MAX], p50[RANGE_MAX], p99[RANGE_MAX];
-    report_run(r, s->sums);
+    bench_print_run(r, s->sums);
     if (s->runs == 0)
         return;
     text_say(r->out, "  ", "%u run%s: %s to %s ops/s, %+.1f %% to %+.1f %% of the median", s->runs,
@@ -378,13 +380,13 @@ void report_summary(struct report *r, const struct summary *s)
              100 * (speed.least / speed.median - 1), 100 * (speed.most / speed.median - 1));
     for (unsigned k = 0; k < FAR_OP_KINDS; k++)
         if (s->count[k] > 0)
-            text_say(r->out, "    ", "%s: p50 %s us, p99 %s us", report_kind_names[k],
+            text_say(r->out, "    ", "%s: p50 %s us, p99 %s us", bench_kind_names[k],
                      latency_range(s, SUMMARY_P50 + k, p50),
                      latency_range(s, SUMMARY_P99 + k, p99));
     fflush(r->out);
 }
 
-void report_index(struct report *r, const char *index)
+void bench_print_index(struct bench_print *r, const char *index)
 {
     const struct far_table_info *s = &r->space;
     char number[TEXT_MAX], cache[TEXT_MAX], head[16], per_key[96] = "", splits[96] = "no splits";
@@ -394,7 +396,7 @@ void report_index(struct report *r, const char *index)
         return;
     if (s->keys > 0)
         snprintf(per_key, sizeof per_key, "; per key %.1f bytes of index and %.1f of blocks",
-                 report_per(s->index_bytes, s->keys), report_per(s->block_bytes, s->keys));
+                 bench_per(s->index_bytes, s->keys), bench_per(s->block_bytes, s->keys));
     if (s->splits > 0)
         snprintf(splits, sizeof splits, "%s split%s at load factor %.3f (highest %.3f)",
                  text_grouped(s->splits, number), text_plural(s->splits), s->split_load_mean,
@@ -411,7 +413,7 @@ void report_index(struct report *r, const char *index)
     fflush(r->out);
 }
 
-void report_dropped(struct report *r, const struct bench_drop *drop)
+void bench_print_dropped(struct bench_print *r, const struct bench_drop *drop)
 {
     char bytes[TEXT_MAX];
     fprintf(r->out, "%-7s dropped a table", "");
@@ -422,10 +424,10 @@ void report_dropped(struct report *r, const struct bench_drop *drop)
 }
 
 /* The same workload of the same index with one thread. */
-static const struct report_seen *alone(const struct report *r, const struct report_seen *run)
+static const struct print_seen *alone(const struct bench_print *r, const struct print_seen *run)
 {
     for (unsigned i = 0; i < r->seen_count; i++) {
-        const struct report_seen *other = &r->seen[i];
+        const struct print_seen *other = &r->seen[i];
         if (other->threads == 1 && other->place == run->place &&
             strcmp(other->index, run->index) == 0)
             return other;
@@ -434,13 +436,13 @@ static const struct report_seen *alone(const struct report *r, const struct repo
 }
 
 /* Says if runs with this many threads were slower than with one. */
-static bool compare_threads(struct report *r, unsigned threads)
+static bool compare_threads(struct bench_print *r, unsigned threads)
 {
-    const struct report_seen *worst = NULL;
+    const struct print_seen *worst = NULL;
     unsigned compared = 0, slower = 0;
     double least = 1;
     for (unsigned i = 0; i < r->seen_count; i++) {
-        const struct report_seen *run = &r->seen[i], *one = alone(r, run);
+        const struct print_seen *run = &r->seen[i], *one = alone(r, run);
         if (run->threads != threads || !one || one->ops_per_s <= 0)
             continue;
         double ratio = run->ops_per_s / one->ops_per_s;
@@ -460,7 +462,7 @@ static bool compare_threads(struct report *r, unsigned threads)
     return worst != NULL;
 }
 
-void report_end(struct report *r)
+void bench_print_end(struct bench_print *r)
 {
     bool slower = false;
     fputs("\n", r->out);
