@@ -501,8 +501,7 @@ int cli_no_memory(const char *command)
     return CLI_FAILED;
 }
 
-/* For far_session_watch(): a signal ends calls that walk whole tables. */
-static bool go_on(void *arg, const char *what, uint64_t done, uint64_t total)
+bool cli_go_on(void *arg, const char *what, uint64_t done, uint64_t total)
 {
     (void)arg;
     (void)what;
@@ -545,7 +544,7 @@ int cli_open(const char *command, const struct cli_target *target, far_pool **po
                 command);
     if (strncmp(target->pool, "ucx:", 4) == 0 || strncmp(target->pool, "verbs:", 6) == 0)
         (void)cli_print_away(command, *session);
-    far_session_watch(*session, go_on, NULL);
+    far_session_watch(*session, cli_go_on, NULL);
     *pool = opened;
     return CLI_OK;
 }

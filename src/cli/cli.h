@@ -177,6 +177,8 @@ const atomic_bool *cli_stop_on_signals(void);
  * system calls should not fail. */
 void cli_interrupt_io(bool interrupt);
 bool cli_stopped(void);
+/* For far_session_watch(): a signal ends calls that walk whole tables. */
+bool cli_go_on(void *arg, const char *what, uint64_t done, uint64_t total);
 /* The same, but not if only the reader of the output has left, of which nobody needs to be told. */
 bool cli_interrupted(void);
 /* If a signal came, ends the program by it. Otherwise returns the code. */

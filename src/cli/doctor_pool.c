@@ -102,15 +102,6 @@ static bool check_nodes(struct doctor *d, const char *uri, uint64_t *longest)
 
 /* ---- the pool -------------------------------------------------------------------------------- */
 
-static bool go_on(void *arg, const char *what, uint64_t done, uint64_t total)
-{
-    (void)arg;
-    (void)what;
-    (void)done;
-    (void)total;
-    return !cli_stopped();
-}
-
 /* Sessions that have died keep their slot and their memory until others take notice. To find them
  * takes a lease and a half. */
 static void check_sessions(struct doctor *d, far_session *session, const struct far_pool_info *info)
@@ -118,7 +109,7 @@ static void check_sessions(struct doctor *d, far_session *session, const struct 
     bool crowded = info->clients * 10ull >= info->clients_max * 9ull;
     bool look = info->clients > 1 && probe_lease_ms(session) <= LEASE_WAITED;
     unsigned dead = 0;
-    far_session_watch(session, go_on, NULL);
+    far_session_watch(session, cli_go_on, NULL);
     int rc = look ? probe_dead(session, &dead) : FAR_OK;
     far_session_watch(session, NULL, NULL);
     if (rc != FAR_OK && rc != FAR_STOPPED)
