@@ -84,6 +84,14 @@ struct index_found {
     const void *block; /* its image, or the beginning, in BUF_BLOCK_IN until the next read */
     uint64_t stale;    /* 0, or a slot whose block was not whole */
 };
+/* BLOCKS-1  A key has one slot, or several that name the same block. So a look does not end at a
+ *     slot whose block is not whole: the key may be in another one, also of another READ. (Not in
+ *     SepHash: SEPHASH-H9.) This keeps what an earlier READ of the look has found to be stale. */
+static inline void index_found_also(struct index_found *found, uint64_t stale)
+{
+    if (found->stale == 0)
+        found->stale = stale;
+}
 /* The key was not found, but a stale slot was. FAR_CORRUPT: an earlier look found the same one,
  * which is in *stale, or 0. A slot that was in use when it was read has a whole block (PTR-1).
  * Otherwise the operation looks again. */

@@ -83,9 +83,10 @@ static bool counts(const struct rcuckoo_view *view, const struct look *l, unsign
     return (!moved || l->doubtful) && whole(view, l, i);
 }
 
-/* The value of the entry in a slot. *again: its block was not whole. */
+/* The value of the entry in a slot. *stale: a block that was not whole. */
 static int deliver(struct op *op, struct rcuckoo_view *view, struct look *l, unsigned i,
-                   unsigned candidates, struct value_out *out, bool *found, bool *again)
+                   unsigned candidates, struct value_out *out, bool *found,
+                   struct index_found *stale)
 {
     const struct rcuckoo_shape *s = &view->shape;
     uint64_t words[RCUCKOO_SLOTS];
@@ -107,10 +108,8 @@ static int deliver(struct op *op, struct rcuckoo_view *view, struct look *l, uns
     *found = rc == FAR_OK && block.place >= 0;
     if (*found)
         return index_deliver(&view->base, index_block_value(block.block), out);
-    if (rc == FAR_OK && block.stale != 0) {
-        *again = true;
-        rc = index_found_stale(&block, &l->stale);
-    }
+    if (rc == FAR_OK)
+        index_found_also(stale, block.stale);
     return rc;
 }
 
@@ -118,18 +117,22 @@ static int deliver(struct op *op, struct rcuckoo_view *view, struct look *l, uns
 static int judge(struct op *op, struct rcuckoo_view *view, struct look *l, struct value_out *out,
                  bool *again)
 {
+    struct index_found stale = {.place = -1};
     bool torn = false;
     for (unsigned i = 0; i < 2; i++) {
         bool found = false, good = counts(view, l, i);
         unsigned candidates = good ? rcuckoo_candidates(&view->shape, &l->key, l->row[i]) : 0;
-        int rc = candidates ? deliver(op, view, l, i, candidates, out, &found, again) : FAR_OK;
-        if (found || rc != FAR_OK || *again)
+        int rc = candidates ? deliver(op, view, l, i, candidates, out, &found, &stale) : FAR_OK;
+        if (found || rc != FAR_OK)
             return rc; /* RCUCKOO-C3 */
         torn |= !good;
     }
     l->torn = torn ? l->torn + 1 : 0;
     *again = torn || !unchanged(view, l); /* RCUCKOO-C4 */
-    return *again ? FAR_OK : FAR_NOT_FOUND;
+    if (*again || stale.stale == 0)
+        return *again ? FAR_OK : FAR_NOT_FOUND;
+    *again = true; /* it is in neither row, as far as their blocks are whole (BLOCKS-1) */
+    return index_found_stale(&stale, &l->stale);
 }
 
 /* A row is torn again and again. Its meta word, its lock, the row, its lock, its meta word: if the

@@ -37,19 +37,23 @@ static int probe(struct op *op, struct read *r, unsigned from, unsigned u)
     return shard_probe(op, r->key.bytes, &matches, r->out, &r->found);
 }
 
-/* Level 1 was read. If the key is not there and the unit overflows, looks at the other levels.
- * *again: the unit's child has been touched meanwhile. */
+/* Level 1 was read. If the key is not there and the unit overflows, looks at the other levels: also
+ * past a block that is not whole, because a key has one slot (SHARD-S3, BLOCKS-1). *again: the
+ * unit's child has been touched meanwhile. */
 static int look_within(struct op *op, struct shard_view *view, struct read *r, unsigned u,
                        bool *again)
 {
     uint64_t child = 0;
     int rc = probe(op, r, 0, u);
-    if (rc != FAR_OK || r->found.place >= 0 || r->found.stale != 0 ||
-        !shard_overflows(r->unit.words[view->level1 - 1]))
+    if (rc != FAR_OK || r->found.place >= 0 || !shard_overflows(r->unit.words[view->level1 - 1]))
         return rc;
+    uint64_t stale = r->found.stale;
     rc = shard_unit_extend(op, view, &r->unit, u, &child);
     *again = child != 0;
-    return rc == FAR_OK && !*again ? probe(op, r, view->level1, u) : rc;
+    if (rc == FAR_OK && !*again)
+        rc = probe(op, r, view->level1, u);
+    index_found_also(&r->found, stale);
+    return rc;
 }
 
 /*

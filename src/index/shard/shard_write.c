@@ -282,11 +282,12 @@ static int look(struct op *op, struct shard_view *view, struct write *w, bool *a
     if (rc != FAR_OK || *again)
         return rc;
     rc = probe(op, view, w, 0);
-    if (rc == FAR_OK && w->found.place < 0 && w->found.stale == 0 &&
-        !shard_unit_whole(view, &w->unit)) {
+    if (rc == FAR_OK && w->found.place < 0 && !shard_unit_whole(view, &w->unit)) {
+        uint64_t stale = w->found.stale;
         rc = extend(op, view, w, again);
         if (rc == FAR_OK && !*again)
             rc = probe(op, view, w, view->words);
+        index_found_also(&w->found, stale);
     }
     if (rc != FAR_OK || *again || w->found.place >= 0 || w->found.stale == 0)
         return rc;
