@@ -145,6 +145,8 @@ void shard_note_add(struct op *op, struct shard_view *view)
         return;
     gaddr at = shard_unit_at(view, view->note.lane, view->note.bucket, &delta);
     op_cas(op, at, delta + (view->level1 - 1) * 8ull, mark, mark | SHARD_MARK_DONE);
+    /* Only for speed: if a READ of the guard comes first, that takes a look at level 1, which says
+     * the same. */
     batch_fence(&op->batch);
     view->note.mark = 0;
 }
