@@ -1,4 +1,5 @@
-/* A damaged block may replace or delete any older entry that has its tag (SEPHASH-H9). */
+/* A damaged block may replace or delete any older entry that has its tag (SEPHASH-H9). Damaged words
+ * make nothing free that is in use. */
 #include "index/sephash/sephash.h"
 #include "support/sweep_rig.h"
 
@@ -246,6 +247,88 @@ static void a_key_can_be_put_again(void **state)
     close_rig(&g);
 }
 
+/* ---- words ----------------------------------------------------------------------------------- */
+
+static void expect_nothing_in_two_places(struct rig *g)
+{
+    struct audit audit;
+    assert_int_equal(sim_audit(&audit, g->r.pool, (far_session *[]){g->s}, 1), FAR_OK);
+    if (audit.wrong > 0)
+        printf("    %s\n", audit.first);
+    assert_int_equal(audit.wrong, 0);
+}
+
+/* The block of an old value has 64 bytes, and its entry says 128. */
+static void a_merge_does_not_free_the_neighbours_of_a_block(void **state)
+{
+    struct rig g;
+    (void)state;
+    open_rig(&g, "slots=4&ratio=64&depth=0");
+    assert_int_equal(put_u32(&g, KEY, 1), FAR_OK);
+    gaddr cur = sephash_target(segment_of(&g, KEY)->state);
+    uint64_t at = sephash_slot_at(&view_of(&g)->shape, 0), word = store_rig_get(&g.r, cur, at);
+    assert_int_equal(pointer_class(word), 0);
+    store_rig_set(&g.r, cur, at, pointer_with_class(word, 1));
+    assert_int_equal(put_u32(&g, KEY, 2), FAR_OK);
+    merge(&g, KEY);
+    expect(&g, KEY, FAR_OK);
+    expect_nothing_in_two_places(&g);
+    close_rig(&g);
+}
+
+/* A word of the reserve names a block that is in use. */
+static void a_damaged_reserve_is_not_taken(void **state)
+{
+    struct rig g;
+    struct sephash_root root = {0};
+    uint64_t last = offsetof(struct sephash_root, reserve) + 8ull * (SEPHASH_RESERVE - 1);
+    (void)state;
+    open_rig(&g, "slots=4&ratio=64&depth=0");
+    assert_int_equal(put_u32(&g, KEY, 1), FAR_OK);
+    uint64_t word = store_rig_get(&g.r, sephash_target(segment_of(&g, KEY)->state),
+                                  sephash_slot_at(&view_of(&g)->shape, 0));
+    uint64_t spare = sephash_spare(pointer_gaddr(word), 0) ^ 1ull << POINTER_OWN_AT(0);
+    store_rig_set(&g.r, view_of(&g)->root, last, spare);
+    root.reserve[SEPHASH_RESERVE - 1] = spare;
+    assert_int_equal(sephash_reserve_take(&g.s->op, view_of(&g), &root), FAR_OK);
+    assert_int_equal(store_rig_get(&g.r, view_of(&g)->root, last), 0);
+    expect_nothing_in_two_places(&g);
+    expect(&g, KEY, FAR_OK);
+    close_rig(&g);
+}
+
+/* If a session has not met a segment for long, its anchor may have come to the same word again
+ * (SEPHASH-H7): nothing is read by what was known. */
+static unsigned first_verbs;
+static void count_first(struct batch_tap *tap, const struct fab_verb *verbs, unsigned count)
+{
+    (void)tap;
+    (void)verbs;
+    if (first_verbs == 0)
+        first_verbs = count;
+}
+
+static void what_was_known_long_ago_is_not_used(void **state)
+{
+    struct batch_tap tap = {.posted = count_first};
+    struct sephash_key k;
+    struct rig g;
+    (void)state;
+    open_rig(&g, "slots=4&ratio=64&depth=0");
+    assert_int_equal(put_u32(&g, KEY, 1), FAR_OK);
+    hash_u32(&g, KEY, &k);
+    for (unsigned old = 0; old < 2; old++) {
+        struct sephash_segment *s = &sephash_known_of(view_of(&g), k.hash)->segment;
+        s->seen = g.s->op.epoch - (old ? 2000 : 500);
+        first_verbs = 0;
+        g.s->op.batch.tap = &tap;
+        expect(&g, KEY, FAR_OK);
+        g.s->op.batch.tap = NULL;
+        assert_int_equal(first_verbs > 1, !old); /* of the anchor alone */
+    }
+    close_rig(&g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -254,6 +337,9 @@ int main(void)
         cmocka_unit_test(a_split_does_not_guess_the_key_of_a_damaged_entry),
         cmocka_unit_test(a_repair_brings_no_key_back),
         cmocka_unit_test(a_key_can_be_put_again),
+        cmocka_unit_test(a_merge_does_not_free_the_neighbours_of_a_block),
+        cmocka_unit_test(a_damaged_reserve_is_not_taken),
+        cmocka_unit_test(what_was_known_long_ago_is_not_used),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
