@@ -1,5 +1,6 @@
 /* Damage to the words of a RACE table, one by one: it is reported, and never taken for something
  * else. */
+#include "check/audit.h"
 #include "support/race_rig.h"
 
 #include <stdarg.h>
@@ -271,6 +272,26 @@ static void a_key_that_grows_while_a_split_reads_it(void **state)
     store_rig_close(&r);
 }
 
+/* The block has 64 bytes, and its slot says 128. */
+static void a_replaced_block_takes_no_neighbours_with_it(void **state)
+{
+    struct store_rig r;
+    struct race_spot spot;
+    struct audit audit;
+    uint32_t key = 5;
+    (void)state;
+    rig(&r);
+    race_rig_find(&r, &key, sizeof key, &spot);
+    assert_true(spot.found.place >= 0 && pointer_class(spot.found.slot) == 0);
+    store_rig_set(&r, spot.look.subtable, race_place_offset(&spot.key, (unsigned)spot.found.place),
+                  pointer_with_class(spot.found.slot, 1));
+    assert_int_equal(far_update(r.session, r.table, &key, sizeof key, &key, sizeof key), FAR_OK);
+    assert_int_equal(sim_audit(&audit, r.pool, &r.session, 1), FAR_OK);
+    assert_int_equal(audit.wrong, 0);
+    assert_int_equal(get(&r, r.session, key), FAR_OK);
+    store_rig_close(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -281,6 +302,7 @@ int main(void)
         cmocka_unit_test(a_forward_to_nowhere),
         cmocka_unit_test(an_iteration_goes_past_a_slot_that_leads_nowhere),
         cmocka_unit_test(a_key_that_grows_while_a_split_reads_it),
+        cmocka_unit_test(a_replaced_block_takes_no_neighbours_with_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
