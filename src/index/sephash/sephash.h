@@ -21,6 +21,7 @@
  * Linearization points
  *
  *   put; insert, update, delete, modify that change    the CAS of the slot
+ *   put, update that has lost the slot to another      right before that one's CAS (CHANGE-C1)
  *   get; insert, exists; update, delete, not found     an instant between call and return
  *   (SEPHASH-H3)
  *
@@ -45,6 +46,8 @@
  *   SEPHASH-H4  Exact results. An operation judges the key by such a state with n filled slots, and
  *       CASes slot n. If that succeeds, the segment was in this state at that time. If it fails,
  *       the word that was found is all that is new. If that one can be of the key, it looks again.
+ *       A put or an update may be done then (CHANGE-C1): slot n was filled after the look that has
+ *       found it empty, and right before that the segment was in the state that was judged.
  *   SEPHASH-H5  The filter. A client writes the mark of a key ahead of the CAS of its slot, in the
  *       same batch: a mark that is found 0 says that no slot with the key was filled then. All
  *       write the same word 1, and nobody clears it: a new C has a new filter.

@@ -24,6 +24,7 @@ struct write {
     struct index_change change;
     bool blind; /* a put */
     bool done;
+    bool lost;       /* and it is done all the same */
     uint64_t waited; /* the state of an anchor: for its merge it has waited in vain */
     uint64_t stale;
 };
@@ -65,6 +66,22 @@ static unsigned add_cas(struct op *op, const struct sephash_view *view, const st
     return op_cas(op, cur, sephash_slot_at(&view->shape, w->look.filled), 0, word);
 }
 
+/* Another client was faster with the slot, and the word that it has put there may be of the key.
+ * CHANGE-C1: is this change done? */
+static int lose(struct op *op, struct write *w, uint64_t met)
+{
+    struct index_probe probe = {.key = w->key.bytes, .format = SEPHASH_SLOT};
+    struct index_found winner;
+    if (!index_change_may_lose(&w->change))
+        return FAR_OK;
+    int rc = index_probe(op, &probe, &met, 1, &winner);
+    if (rc != FAR_OK || winner.place < 0 || !index_change_overwritten(&w->change, winner.block))
+        return rc;
+    index_change_drop(op, &w->change);
+    w->done = w->lost = true;
+    return FAR_OK;
+}
+
 /* Appends the word: as long as others are faster, behind theirs. *again: one of theirs may be of
  * the key, or the CurSegment is full. */
 static int append(struct op *op, struct sephash_view *view, struct write *w, uint64_t word,
@@ -79,19 +96,25 @@ static int append(struct op *op, struct sephash_view *view, struct write *w, uin
             return op_decided(op, rc);
         uint64_t found = op_result(op, n);
         l->filled++;
-        if (!w->blind && (found & SEPHASH_TAG) == l->tag)
+        if ((found & SEPHASH_TAG) != l->tag)
+            continue;
+        rc = lose(op, w, found);
+        if (rc != FAR_OK || w->done)
+            return rc;
+        if (!w->blind)
             break;
     }
     *again = true;
     return FAR_OK;
 }
 
-/* This operation has filled the last slot, so it merges. What it was to do is done: it does not
- * matter to it whether that succeeds. */
+/* If this operation has filled the last slot, it merges. What it was to do is done: it does not
+ * matter to it whether that succeeds. One that has lost has filled none. */
 static void after_append(struct op *op, struct sephash_view *view, struct write *w)
 {
-    sephash_know_filled(view, &w->look.segment, w->look.filled + 1);
-    if (w->look.filled + 1 == view->shape.slots)
+    unsigned filled = w->look.filled + !w->lost;
+    sephash_know_filled(view, &w->look.segment, filled);
+    if (!w->lost && filled == view->shape.slots)
         (void)sephash_merge(op, view, &w->look.segment, false);
 }
 
