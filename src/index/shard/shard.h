@@ -22,6 +22,7 @@
  *   insert, put of a new key   the CAS of the tail (if it rides on a move: that or the publishing
  *                              CAS, the later one)
  *   update, put of a known key the CAS of the entry
+ *   the same, if it has lost   right before that of the change that has won (CHANGE-C1)
  *   delete                     the CAS from the entry to a tombstone
  *   get, found                 the READ of the entry
  *   get, not found             an instant between call and return when the key was absent

@@ -36,6 +36,7 @@ struct write {
     struct index_found found;
     struct index_change change;
     bool done;
+    uint64_t met;     /* by the CAS that decides */
     bool at_once;     /* it must not wait for the barrier, or did so in vain */
     bool waited;      /* for the barrier */
     unsigned reports; /* because the unit is full */
@@ -306,8 +307,27 @@ static int decide(struct op *op, struct shard_view *view, struct write *w, unsig
     shard_sync_add(op, view, &sync);
     int rc = batch_flush(&op->batch);
     w->done = op_swapped(op, n);
+    w->met = op_result(op, n);
     shard_sync_completed(op, view, &sync, rc, w->done);
     return op_decided(op, rc);
+}
+
+/* The CAS of the entry that was found has met another word. CHANGE-C1: is this change done? Not if
+ * the word names the same block: then a move has given it its next sid, or a repair has corrected
+ * it. */
+static int lose(struct op *op, struct write *w)
+{
+    struct index_probe probe = {.key = w->key.bytes, .format = SHARD_SLOT};
+    struct index_found winner;
+    if (!index_change_may_lose(&w->change) || !shard_live(w->met) ||
+        pointer_gaddr(w->met) == pointer_gaddr(w->found.slot))
+        return FAR_OK;
+    int rc = index_probe(op, &probe, &w->met, 1, &winner);
+    if (rc != FAR_OK || winner.place < 0 || !index_change_overwritten(&w->change, winner.block))
+        return rc;
+    index_change_drop(op, &w->change);
+    w->done = true;
+    return FAR_OK;
 }
 
 /* Replaces the entry that was found by the block, or by a tombstone. */
@@ -319,7 +339,7 @@ static int replace(struct op *op, struct shard_view *view, struct write *w)
     index_change_write_first(op, &w->change); /* SHARD-S1 */
     int rc = decide(op, view, w, (unsigned)w->found.place, old, new, stores ? 0 : -1);
     index_change_replaced(op, &w->found, w->done, rc);
-    return rc;
+    return rc == FAR_OK && !w->done ? lose(op, w) : rc;
 }
 
 /* May a purge free this slot? The last one of a level must go on saying that the next one is
