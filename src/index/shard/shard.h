@@ -115,7 +115,9 @@ struct shard_view {
 
     int64_t unreported;  /* inserts less deletes since the last report */
     int64_t count;       /* of keys, as last heard */
-    unsigned since;      /* changes since then */
+    int64_t heard;       /* the same when this session last reported */
+    double active;       /* sessions that seem to report as much as this one, with itself */
+    unsigned since;      /* changes since then that count: see shard_sync_add() */
     unsigned assumed;    /* of them, those that it has not made */
     unsigned sync_after; /* how many there may be */
     unsigned waited;     /* operations that found a barrier not over */

@@ -147,14 +147,15 @@ static int64_t threshold(const struct shard_view *view)
     return (int64_t)((double)capacity(view) * (double)view->tuning[SHARD_TUNING_LOAD] / 100);
 }
 
-/* AFS: the nearer the table is to its next resize, the more often. */
+/* AFS: the nearer the table is to its next resize, the more often. Sessions that are at work share
+ * what is left. */
 static unsigned sync_after(const struct shard_view *view)
 {
     uint64_t fixed = view->tuning[SHARD_TUNING_SYNC];
     if (fixed != 0)
         return (unsigned)fixed;
     double left = (double)threshold(view) - (double)view->count; /* which may be damaged */
-    double after = left * (double)view->tuning[SHARD_TUNING_ALPHA] / 10000;
+    double after = left * (double)view->tuning[SHARD_TUNING_ALPHA] / 10000 / view->active;
     return after < 1 ? 1 : after > 1e9 ? 1000000000u : (unsigned)after;
 }
 
@@ -189,6 +190,8 @@ int shard_attach(struct op *op, struct index_view *base)
         view->tuning[SHARD_TUNING_COMBINING] = root.combining;
         rc = shard_refresh(op, view);
         /* As if some changes had been made before: see count_assumed(). */
+        view->active = 1;
+        view->heard = view->count;
         view->sync_after = sync_after(view);
         view->since = view->assumed = (unsigned)op_random(op, view->sync_after);
     }
@@ -218,12 +221,21 @@ static int64_t count_assumed(const struct shard_view *view, int64_t grown)
     return assumed * grown / made;
 }
 
+/* How many sessions seem to be at work, with this one: by what all others have reported since its
+ * last report, and what it reports itself. The counts may be damaged. */
+static double active(double others, double own)
+{
+    return others * own > 0 ? 1 + others / own : 1;
+}
+
+/* A change that adds and removes no key has nothing to report, unless reports are to come after a
+ * fixed number of changes. */
 void shard_sync_add(struct op *op, struct shard_view *view, struct shard_sync *sync)
 {
-    if (++view->since < view->sync_after) {
-        sync->added = false;
+    sync->added = false;
+    if ((sync->grows == 0 && view->tuning[SHARD_TUNING_SYNC] == 0) ||
+        ++view->since < view->sync_after)
         return;
-    }
     view->unreported += count_assumed(view, view->unreported + sync->grows);
     view->since = view->assumed = 0;
     shard_sync_add_now(op, view, sync);
@@ -246,7 +258,10 @@ void shard_sync_completed(struct op *op, struct shard_view *view, struct shard_s
         view->unreported += done ? sync->grows : -sync->grows;
     if (!sync->added || rc != FAR_OK)
         return;
+    double others = (double)(int64_t)op_result(op, sync->count) - (double)view->heard;
+    view->active = active(others, (double)sync->reported);
     view->count = (int64_t)(op_result(op, sync->count) + (uint64_t)sync->reported);
+    view->heard = view->count;
     uint64_t resize = op_result(op, sync->resize);
     if (shard_resize_version(resize) != view->version ||
         (view->barrier == 0 && view->version > 0 && shard_resize_epoch(resize) != 0))
