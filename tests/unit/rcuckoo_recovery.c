@@ -576,8 +576,8 @@ TEST(a_path_that_was_begun_is_completed)
 
 /* ---- requests whose outcome is not known ----------------------------------------------------- */
 
-/* A puts keys until it splits the subtable. Its CAS of that word of the anchor happens, but A is not
- * told. */
+/* A puts keys until it splits the subtable. Its CAS of that word of the anchor happens, but A is
+ * not told. */
 static void split_fails(size_t word)
 {
     open_uri("mem:?size=8m&lease=100");

@@ -1,5 +1,5 @@
-/* A damaged block may replace or delete any older entry that has its tag (SEPHASH-H9). Damaged words
- * make nothing free that is in use. */
+/* A damaged block may replace or delete any older entry that has its tag (SEPHASH-H9). Damaged
+ * words make nothing free that is in use. */
 #include "index/sephash/sephash.h"
 #include "support/sweep_rig.h"
 

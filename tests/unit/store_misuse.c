@@ -253,7 +253,7 @@ static void statistics_without_a_session_or_its_table_are_zero(void **state)
     store_rig_close(&r);
 }
 
-_Static_assert(sizeof(struct far_stats) == FAR_OP_ROOM * (9 + FAR_RTTS_TOLD) * sizeof(uint64_t),
+_Static_assert(sizeof(struct far_stats) == FAR_OP_ROOM * (10 + FAR_RTTS_TOLD) * sizeof(uint64_t),
                "statistics are compared as bytes");
 
 int main(void)
