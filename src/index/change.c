@@ -12,6 +12,7 @@ static bool is_update(const struct change *want)
 
 int index_change_prepare(struct op *op, struct index_change *c, unsigned node)
 {
+    ASSERT(op->batch.count == 0 && c->block.at == 0);
     const struct slice *key = &c->key, *value = &c->want->value;
     if (node >= op->pool->nodes)
         return err_fail(FAR_CORRUPT, "a table leads to node %u", node);
@@ -33,6 +34,7 @@ const struct value_out *index_change_out(const struct index_change *c)
 int index_change_ask(struct op *op, const struct index_view *view, struct index_change *c,
                      const struct index_found *found, unsigned node, enum change_action *action)
 {
+    ASSERT(op->batch.count == 0 && (found->place < 0 || found->block));
     struct slice old = {NULL, 0};
     if (found->place >= 0)
         old = index_block_value(found->block);
@@ -45,6 +47,7 @@ int index_change_ask(struct op *op, const struct index_view *view, struct index_
 
 void index_change_replaced(struct op *op, const struct index_found *found, bool swapped, int rc)
 {
+    ASSERT(found->slot != 0);
     const struct block_head *h = found->block;
     unsigned size_class = pointer_class(found->slot);
     /* A damaged class must not make the neighbours part of what is reused. */

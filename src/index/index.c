@@ -81,6 +81,7 @@ static size_t entry_bytes(size_t key_len, size_t stored)
 
 bool index_entries_add(struct entries_out *out, struct slice key, struct slice value)
 {
+    ASSERT(out->len <= out->cap);
     struct entry_head head = {(uint32_t)key.len | (out->keys_only ? ENTRY_KEY_ONLY : 0),
                               (uint32_t)value.len};
     char *to = (char *)out->buf + out->len;
@@ -136,6 +137,7 @@ int index_inline_value(const struct index_view *view, const void *at, size_t roo
 int index_decide(const struct index_view *view, struct change *change, struct slice old,
                  enum change_action *action)
 {
+    ASSERT(change->decide);
     int rc = index_judge_value(view, old);
     if (rc != FAR_OK)
         return rc;
@@ -191,6 +193,7 @@ void index_stranded(struct index_report *report, const char *format, ...)
 
 void index_repaired(struct index_report *report, unsigned *count, const char *how)
 {
+    ASSERT(*count > 0);
     (*count)--;
     report->repaired++;
     if (report->line)
@@ -209,6 +212,7 @@ void index_salvaged(struct index_report *report, unsigned salvaged, unsigned los
 
 int index_read_root(struct op *op, gaddr at, void *root, uint32_t bytes)
 {
+    ASSERT(op->batch.count == 0);
     void *image = op_buffer(op, BUF_BULK, bytes);
     if (!image)
         return FAR_NO_MEMORY;
@@ -221,6 +225,7 @@ int index_read_root(struct op *op, gaddr at, void *root, uint32_t bytes)
 
 int index_write_root(struct op *op, gaddr at, const void *root, uint32_t bytes)
 {
+    ASSERT(op->batch.count == 0);
     void *image = op_buffer(op, BUF_BULK, bytes);
     if (!image)
         return FAR_NO_MEMORY;
@@ -231,6 +236,7 @@ int index_write_root(struct op *op, gaddr at, const void *root, uint32_t bytes)
 
 int index_attach(struct op *op, const struct index_table *table, struct index_view **out)
 {
+    ASSERT(table->ops->view_bytes >= sizeof(struct index_view));
     struct index_view *view = calloc(1, table->ops->view_bytes);
     if (!view)
         return err_fail(FAR_NO_MEMORY, "no memory for a view");
@@ -252,6 +258,7 @@ void index_detach(struct index_view *view)
 
 void index_grew(struct index_view *view, gaddr from, const gaddr *to, unsigned count, double load)
 {
+    ASSERT(count > 0 && load >= 0);
     const struct growth_watch *watch = view->table->pool->knobs.growth_watch;
     view->grown++;
     view->load_sum += load;
@@ -296,6 +303,7 @@ int index_confirmed(struct op *op, const struct index_view *view, uint64_t *vers
 int index_read_confirmed(struct op *op, const struct index_view *view, void *root, uint32_t bytes,
                          uint64_t *version)
 {
+    ASSERT(op->batch.count == 0);
     void *image = op_buffer(op, BUF_BULK, bytes);
     if (!image)
         return FAR_NO_MEMORY;
@@ -318,6 +326,7 @@ void index_rest(struct op *op)
 
 int index_resume(struct op *op, struct index_view *view)
 {
+    ASSERT(op->batch.count == 0);
     int rc = op_begin(op, &view->cached);
     return rc == FAR_OK && view->cached.stale ? INDEX_CALL(view->table->ops, refresh, op, view)
                                               : rc;

@@ -4,6 +4,7 @@ int index_iterate_add(struct op *op, const struct index_view *view, struct slot_
                       struct index_blocks *blocks, struct entries_out *out, unsigned *next,
                       bool *full)
 {
+    ASSERT(!*full);
     int rc = index_blocks_read(op, blocks, false);
     for (unsigned i = 0; rc == FAR_OK && i < blocks->count && !*full; i++) {
         const struct index_block *b = &blocks->block[i];

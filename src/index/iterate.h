@@ -18,6 +18,7 @@
  * table is halved by one more bit of the hash, its interval of positions is cut in two. */
 static inline uint64_t index_reverse_bits(uint64_t x, unsigned bits)
 {
+    ASSERT(bits > 0 && bits <= 64);
     x = (x & 0x5555555555555555u) << 1 | ((x >> 1) & 0x5555555555555555u);
     x = (x & 0x3333333333333333u) << 2 | ((x >> 2) & 0x3333333333333333u);
     x = (x & 0x0f0f0f0f0f0f0f0fu) << 4 | ((x >> 4) & 0x0f0f0f0f0f0f0f0fu);
@@ -34,6 +35,7 @@ static inline uint64_t index_iterate_parts(const struct pool *pool, uint64_t usu
 static inline void index_iterate_start(struct index_blocks *blocks, const struct op *op,
                                        const struct entries_out *out)
 {
+    ASSERT(out->len <= out->cap);
     size_t room = out->cap - out->len;
     index_blocks_start(blocks, op, room < INDEX_BLOCKS_BYTES ? room : INDEX_BLOCKS_BYTES);
 }

@@ -42,6 +42,7 @@ struct index_part *index_part_known(const struct index_parts *parts, const struc
 struct index_part *index_part_grow(struct index_parts *parts, struct index_part *part,
                                    uint32_t bytes)
 {
+    ASSERT(bytes > part->bytes);
     struct index_part *more = realloc(part, bytes);
     if (!more) {
         err_fail(FAR_NO_MEMORY, "no memory for a part of table '%s'", parts->table->desc.name);
@@ -69,6 +70,7 @@ static int deepen(struct index_parts *parts, unsigned depth)
 int index_parts_know_split(struct index_parts *parts, const struct index_part *parent,
                            const uint64_t child[2])
 {
+    ASSERT(parts->entry);
     unsigned depth = parent->depth + 1u;
     struct index_part *p = index_part_known(parts, parent), *made[2] = {NULL, NULL};
     if (!p)
@@ -188,12 +190,15 @@ static int read_first(struct op *op, struct index_parts *parts)
 
 int index_parts_attach(struct op *op, struct index_parts *parts, uint64_t word)
 {
+    ASSERT(!parts->entry && parts->anchor_bytes <= 8 * OP_INDEX_WORDS &&
+           parts->id_at < parts->anchor_bytes);
     int rc = read_directory(op, parts, word);
     return rc == FAR_CORRUPT ? read_first(op, parts) : rc;
 }
 
 int index_parts_restart(struct op *op, struct index_parts *parts, const struct index_part *bad)
 {
+    ASSERT(op->batch.count == 0);
     struct index_part first = {.depth = (uint8_t)parts->start,
                                .suffix = index_suffix(bad->suffix, parts->start)};
     unsigned n = op_read(op, parts->first, 8 * first.suffix);
@@ -221,6 +226,7 @@ int index_parts_restart(struct op *op, struct index_parts *parts, const struct i
 int index_parts_write_first(struct op *op, unsigned start, const uint64_t *anchor, gaddr first,
                             gaddr directory, uint64_t *entries, uint64_t *word)
 {
+    ASSERT(op->batch.count == 0 && start <= INDEX_DIRECTORY_BITS_MAX);
     uint64_t count = 1ull << start;
     for (uint64_t i = 0; i < count; i++)
         entries[i] = index_deep(anchor[i], start);
@@ -306,6 +312,7 @@ void index_parts_advise(struct op *op, const struct index_parts *parts,
                         const struct index_part *parent, const uint64_t child[2], uint64_t word,
                         const uint64_t *image)
 {
+    ASSERT(!image || index_parts_doubles(parts, word, parent));
     struct advice a = {.parts = parts, .parent = parent, .word = word};
     if (index_deep_depth(word) > INDEX_DIRECTORY_BITS_MAX)
         return; /* it is damaged */

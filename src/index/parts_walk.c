@@ -7,6 +7,7 @@
 
 static void push(struct index_parts_walk *w, gaddr anchor, unsigned depth, uint64_t suffix)
 {
+    ASSERT(w->waiting < sizeof w->stack / sizeof *w->stack);
     w->stack[w->waiting++] =
         (struct index_part){.anchor = anchor, .depth = (uint8_t)depth, .suffix = suffix};
 }
@@ -90,6 +91,7 @@ static int mark_directory(struct index_parts_walk *w, uint64_t word)
 static int report_entry(struct index_parts_walk *w, gaddr directory, uint64_t i, uint64_t entry,
                         const uint64_t *first)
 {
+    ASSERT(w->base->report && i >> INDEX_DIRECTORY_BITS_MAX == 0);
     unsigned start = w->parts->start;
     index_violation(w->base->report, "%s: broken link: entry %llu of the directory", w->directory,
                     (unsigned long long)i);
@@ -164,6 +166,7 @@ static int check_entries(struct index_parts_walk *w, gaddr directory, const uint
 /* Reads an array of 2^depth words. The caller frees it. */
 static int read_words(struct op *op, gaddr at, unsigned depth, uint64_t **words)
 {
+    ASSERT(op->batch.count == 0);
     uint64_t *in = op_buffer(op, BUF_BULK, 8ull << depth);
     *words = malloc(8ull << depth);
     if (!in || !*words)
@@ -201,6 +204,7 @@ static int check_directory(struct index_parts_walk *w, uint64_t began, uint64_t 
 
 int index_parts_walk(struct index_parts_walk *w, uint64_t word)
 {
+    ASSERT(w->waiting == 0);
     const struct index_parts *parts = w->parts;
     uint64_t *first = NULL;
     int rc = read_words(w->base->op, parts->first, parts->start, &first);

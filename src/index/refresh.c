@@ -14,6 +14,7 @@ bool index_refresh_again(struct op *op, const struct index_view *view, struct in
 
 bool index_refresh_holds(struct op *op, struct index_refresh *r)
 {
+    ASSERT(r->attempts > 0);
     struct epoch_view now = client_epoch_view(op->client);
     /* An announcement that completed meanwhile has not validated what was read. */
     r->stale = now.announced != r->before.announced;
@@ -22,6 +23,7 @@ bool index_refresh_holds(struct op *op, struct index_refresh *r)
 
 void index_refresh_end(struct index_view *view, const struct index_refresh *r)
 {
+    ASSERT(r->attempts > 0);
     view->refreshes++;
     view->cached.version = r->version;
     view->cached.stale = r->stale;

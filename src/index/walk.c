@@ -8,6 +8,7 @@
 
 int index_walk_progress(struct op *op, const struct index_view *view, uint64_t done, uint64_t total)
 {
+    ASSERT(done <= total);
     char what[FAR_NAME_MAX + 16];
     snprintf(what, sizeof what, "walking table %s", view->table->desc.name);
     return client_progress(op->client, what, done, total);
@@ -21,6 +22,7 @@ int index_walk_no_memory(void)
 static int run(const struct index_walker *walker, const struct index_walk *like,
                struct far_table_info *info)
 {
+    ASSERT(walker->bytes >= sizeof(struct index_walk));
     struct index_walk *w = calloc(1, walker->bytes); /* too large for a fiber's stack */
     if (!w)
         return index_walk_no_memory();
@@ -95,6 +97,7 @@ void index_findings_free(struct index_findings *f)
 struct index_finding *index_found(struct index_findings *f, unsigned fault, unsigned place,
                                   uint64_t found)
 {
+    ASSERT(f->now);
     struct index_finding *one = &f->now[f->count];
     f->count += f->count < f->room;
     *one = (struct index_finding){.fault = fault, .place = place, .found = found};
@@ -123,6 +126,7 @@ static void keep_lasting(struct index_findings *f)
 
 int index_walk_prove(struct index_findings *f, int (*look)(void *arg, unsigned number), void *arg)
 {
+    ASSERT(f->now && f->before);
     for (unsigned i = 0; i < INDEX_WALK_LOOKS; i++) {
         f->count = 0;
         int rc = look(arg, i);
@@ -138,6 +142,7 @@ int index_walk_prove(struct index_findings *f, int (*look)(void *arg, unsigned n
 
 int index_walk_block(struct op *op, struct slot_format format, uint64_t slot, const void **block)
 {
+    ASSERT(op->batch.count == 0);
     uint32_t bytes = size_class_bytes(pointer_class(slot));
     void *image = op_buffer(op, BUF_BLOCK_IN, bytes);
     if (!image)
@@ -163,6 +168,7 @@ static bool is_whole(const uint64_t *words, const void *arg)
 int index_walk_mend(struct op *op, struct slot_format format, uint64_t slot,
                     struct index_report *report, bool *mended)
 {
+    ASSERT(op->batch.count == 0);
     gaddr at = pointer_gaddr(slot);
     struct judged judged = {size_class_bytes(pointer_class(slot)), slot_generation(format, slot)};
     *mended = false;
@@ -220,6 +226,7 @@ static int handle(struct index_walk *w, const struct index_walk_faults *faults,
 
 int index_walk_handle(struct index_walk *w, const struct index_walk_faults *faults)
 {
+    ASSERT(w->report);
     int rc = FAR_OK;
     for (unsigned i = 0; i < w->findings.count && rc == FAR_OK; i++)
         rc = handle(w, faults, &w->findings.now[i]);
@@ -303,6 +310,7 @@ void index_walk_match(struct index_walk_key *keys, unsigned count)
 
 void index_walk_twice(struct index_walk *w, unsigned fault, const uint64_t *words)
 {
+    ASSERT(w->seen && w->report);
     index_walk_match(w->seen, w->seen_count);
     for (unsigned i = 0; i < w->seen_count; i++) {
         const struct index_walk_key *key = &w->seen[i];
@@ -329,6 +337,7 @@ int index_walk_insert(struct op *op, struct index_view *view, struct slot_format
                                     struct change *change),
                       bool *there)
 {
+    ASSERT(op->batch.count == 0);
     const void *block = NULL;
     *there = false;
     int rc = index_walk_block(op, format, slot, &block);

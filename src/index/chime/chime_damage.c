@@ -42,6 +42,7 @@ static bool whole_there(const uint64_t *words, const void *arg)
 
 bool chime_undo_flip(struct chime_seal seal, unsigned group, uint64_t *words)
 {
+    ASSERT(group < CHIME_GROUPS_MAX);
     struct place place = {seal, group};
     unsigned bit = index_flipped(words, CHIME_GROUP_WORDS, whole_there, &place);
     if (bit != INDEX_NO_BIT)
@@ -53,6 +54,7 @@ bool chime_undo_flip(struct chime_seal seal, unsigned group, uint64_t *words)
 
 void chime_harm_beyond(struct chime_harm *harm, uint64_t *node, unsigned g)
 {
+    ASSERT(g < CHIME_GROUPS_MAX);
     uint64_t *words = chime_group(node, g);
     harm->beyond |= 1u << g;
     for (unsigned i = 0; i < CHIME_GROUP; i++)

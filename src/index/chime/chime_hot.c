@@ -67,6 +67,7 @@ int chime_hot_find(struct chime_hot *hot, uint64_t hash)
 
 void chime_hot_seen(struct chime_hot *hot, uint64_t hash, unsigned place)
 {
+    ASSERT(place < CHIME_SPAN_MAX);
     if (!hot)
         return;
     struct hot_key *set = set_of(hot, hash), *key = find(hot, hash);

@@ -116,6 +116,7 @@ enum chime_stage {
 };
 static inline uint64_t chime_state(enum chime_stage stage, gaddr with, gaddr node, uint64_t seed)
 {
+    ASSERT(stage == CHIME_ALONE || with != 0);
     uint64_t word = with | (uint64_t)stage << GADDR_BITS;
     return stage == CHIME_ALONE ? 0 : chime_seal(word, seed ^ node);
 }
@@ -156,6 +157,7 @@ static inline unsigned chime_kind(uint64_t g, unsigned i)
 }
 static inline uint64_t chime_with_kind(uint64_t g, unsigned i, unsigned kind)
 {
+    ASSERT(i < CHIME_GROUP && kind <= CHIME_BLOCK);
     return (g & ~(3ull << (2 * i))) | (uint64_t)kind << (2 * i);
 }
 #define CHIME_KINDS 0xffull /* of all its entries */

@@ -7,6 +7,7 @@
 
 unsigned chime_lock(struct op *op, gaddr at)
 {
+    ASSERT(at != 0);
     unsigned n = op_cas(op, at, LOCK_AT, 0, client_owner_word(op->client));
     batch_fence(&op->batch); /* CHIME-C1 */
     return n;
@@ -14,6 +15,7 @@ unsigned chime_lock(struct op *op, gaddr at)
 
 int chime_release(struct op *op, gaddr at)
 {
+    ASSERT(at != 0 && op->batch.count == 0);
     op_cas(op, at, LOCK_AT, client_owner_word(op->client), 0);
     int rc = batch_flush(&op->batch);
     if (rc != FAR_OK)
@@ -34,6 +36,7 @@ int chime_locked(struct op *op, gaddr at, unsigned n, int rc, bool *held)
 
 void chime_unlock(struct op *op, gaddr at)
 {
+    ASSERT(at != 0);
     batch_fence(&op->batch);
     op_cas(op, at, LOCK_AT, client_owner_word(op->client), 0);
 }
@@ -95,6 +98,7 @@ void chime_staging_next(struct op *op, struct chime_staging *staging, const stru
 void chime_write_entry(struct op *op, const struct chime_view *view, struct chime_staging *staging,
                        struct chime_held *h, unsigned place, const struct chime_new *x)
 {
+    ASSERT(h->at != 0 && place < view->shape.span && x->kind != CHIME_EMPTY);
     unsigned group = place / CHIME_GROUP;
     uint64_t *words = chime_group(h->node, group), *entry = chime_entry(h->node, place);
     entry[0] = x->k;
@@ -124,6 +128,7 @@ void chime_retired(struct op *op, struct chime_view *view, gaddr dead, uint64_t 
 
 int chime_retire(struct op *op, struct chime_view *view, gaddr dead, uint64_t lng)
 {
+    ASSERT(dead != 0);
     unsigned n = index_bump_version(op, &view->base);
     int rc = batch_flush(&op->batch);
     if (rc == FAR_OK)
@@ -138,6 +143,7 @@ int chime_retire(struct op *op, struct chime_view *view, gaddr dead, uint64_t ln
 int chime_separator(struct op *op, const struct chime_view *view, uint64_t pointer,
                     struct slice *bytes)
 {
+    ASSERT(pointer != 0);
     uint32_t len = size_class_bytes(pointer_class(pointer));
     void *image = op_buffer(op, BUF_BLOCK_IN, len);
     if (!image)

@@ -35,6 +35,7 @@ void chime_key_set(const struct chime_view *view, struct slice bytes, struct chi
 
 unsigned chime_entry_home(const struct chime_view *view, uint64_t *node, unsigned place)
 {
+    ASSERT(place < view->shape.span);
     const uint64_t *entry = chime_entry(node, place);
     if (chime_kind_at(node, place) == CHIME_BLOCK)
         return slot_fingerprint(CHIME_SLOT, entry[1]) & (view->shape.span - 1);
@@ -93,6 +94,7 @@ bool chime_group_whole(struct chime_seal seal, unsigned group, const uint64_t *w
 
 void chime_group_seal(struct chime_seal seal, unsigned group, uint64_t *words)
 {
+    ASSERT(group < CHIME_GROUPS_MAX);
     words[0] = sealed(seal, group, words);
 }
 
@@ -111,6 +113,7 @@ void chime_renew(const struct chime_view *view, uint64_t *node, const struct chi
 
 struct chime_window chime_window(const struct chime_shape *s, unsigned home)
 {
+    ASSERT(home < s->span);
     struct chime_window w = {.first = home / CHIME_GROUP};
     w.count = (home % CHIME_GROUP + s->hood + CHIME_GROUP - 1) / CHIME_GROUP;
     return w.count < s->groups ? w : chime_all(s);
@@ -119,6 +122,7 @@ struct chime_window chime_window(const struct chime_shape *s, unsigned home)
 void chime_read_window(struct op *op, const struct chime_shape *s, gaddr at, struct chime_window w,
                        uint64_t *node, bool may_be_freed)
 {
+    ASSERT(w.first < s->groups && w.count > 0 && w.count <= s->groups);
     unsigned end = w.first + w.count, before = end < s->groups ? end : s->groups;
     batch_read(&op->batch, at, chime_group_at(w.first), chime_group(node, w.first),
                8 * CHIME_GROUP_WORDS * (before - w.first));
@@ -190,6 +194,7 @@ uint64_t chime_vacancy(const struct chime_shape *s, uint64_t *node)
 
 unsigned chime_free_place(const struct chime_shape *s, uint64_t vacancy, unsigned home)
 {
+    ASSERT(home < s->span);
     for (unsigned i = 0; i < s->hood; i++) {
         unsigned place = (home + i) & (s->span - 1);
         if (chime_is_free(vacancy, place))
@@ -223,6 +228,7 @@ static void reach(const struct chime_shape *s, struct search *b, unsigned home, 
 bool chime_plan(const struct chime_view *view, uint64_t *node, unsigned home,
                 struct chime_plan *plan)
 {
+    ASSERT(home < view->shape.span);
     const struct chime_shape *s = &view->shape;
     uint64_t vacancy = chime_vacancy(s, node);
     struct search b = {0};

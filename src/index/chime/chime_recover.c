@@ -432,6 +432,7 @@ static int recover(struct repair *r, gaddr at)
 int chime_recover(struct op *op, struct chime_view *view, gaddr at, uint64_t owner,
                   struct chime_wait *wait)
 {
+    ASSERT(at != 0 && owner != 0 && op->batch.count == 0);
     size_t words = view->shape.bytes / 8;
     uint64_t *images = op_buffer(op, BUF_BULK, CHIME_STAGING_BYTES + 3 * (size_t)view->shape.bytes);
     if (!images)

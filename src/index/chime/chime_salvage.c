@@ -151,6 +151,7 @@ static bool head_fits(const uint64_t *words, const void *arg)
 
 int chime_mend_head(struct op *op, struct chime_view *view, gaddr at, unsigned level, bool *done)
 {
+    ASSERT(op->batch.count == 0);
     uint64_t *node = op_buffer(op, BUF_INDEX, view->shape.bytes);
     struct head_of of = {view, node, at, level};
     struct chime_staging staging;
@@ -182,6 +183,7 @@ int chime_salvage(struct op *op, struct chime_view *view, gaddr at, unsigned lev
                   const struct chime_bound *low, const struct chime_bound *high,
                   struct index_report *report, bool *done)
 {
+    ASSERT(report->repair);
     struct salvage v = {.op = op, .view = view, .low = low, .high = high};
     struct chime_held *h = &v.held;
     unsigned salvaged = 0, lost = 0;

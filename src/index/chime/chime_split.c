@@ -325,6 +325,7 @@ static int write_split(struct op *op, struct chime_view *view, struct chime_held
 int chime_split(struct op *op, struct chime_view *view, struct chime_held *h,
                 const struct chime_new *x, struct chime_child_ref *born)
 {
+    ASSERT(h->at != 0);
     struct split p;
     struct chime_staging staging;
     unsigned level = (unsigned)chime_head(h->node)->level;

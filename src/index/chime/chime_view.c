@@ -84,6 +84,7 @@ int chime_inner_at(struct op *op, struct chime_view *view, gaddr at, unsigned le
                    struct chime_path *path, struct chime_wait *wait,
                    const struct chime_inner **inner)
 {
+    ASSERT(level > 0 && op->batch.count == 0);
     struct index_cache_hit hit;
     enum index_cache_state state = index_cache_find(view->cache, op, at, &path->stamp, &hit);
     const struct chime_inner *n = state == INDEX_CACHE_MISS ? NULL : hit.data;
@@ -115,6 +116,7 @@ int chime_inner_at(struct op *op, struct chime_view *view, gaddr at, unsigned le
 void chime_remember(struct op *op, struct chime_view *view, gaddr at,
                     struct index_cache_stamp stamp, uint64_t *node)
 {
+    ASSERT(at != 0);
     bool plain = chime_head(node)->high.lng == 0;
     for (unsigned p = 0; p < view->shape.span && plain; p++)
         plain = chime_kind_at(node, p) != CHIME_BLOCK;
@@ -279,6 +281,7 @@ static int descend_some(struct op *op, struct chime_view *view, const struct chi
 int chime_descend(struct op *op, struct chime_view *view, const struct chime_bound *key,
                   unsigned level, bool fresh, struct chime_wait *wait, struct chime_spot *spot)
 {
+    ASSERT(level < CHIME_LEVELS);
     return descend_some(op, view, key, level, fresh, wait, spot, NULL);
 }
 

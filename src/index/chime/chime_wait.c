@@ -26,6 +26,7 @@ int chime_wait(struct op *op, struct chime_view *view, gaddr at, uint64_t word,
 
 int chime_rest(struct op *op, struct chime_view *view, struct chime_wait *wait, unsigned *attempts)
 {
+    ASSERT(op->batch.count == 0);
     if (!wait->rests)
         return FAR_OK;
     wait->rests = false;
@@ -68,6 +69,7 @@ int chime_read_node(struct op *op, struct chime_view *view, gaddr at, unsigned l
                     bool may_be_freed, uint64_t *node, struct chime_wait *wait,
                     enum chime_verdict *verdict)
 {
+    ASSERT(op->batch.count == 0 && level < CHIME_LEVELS);
     struct looks looks = {0};
     for (unsigned attempts = 0; index_attempt(&attempts);) {
         unsigned n = op_read(op, at, offsetof(struct chime_head, lock));
@@ -110,6 +112,7 @@ int chime_read_past(struct op *op, struct chime_view *view, gaddr at, unsigned l
                     bool may_be_freed, uint64_t *node, struct chime_wait *wait,
                     enum chime_verdict *verdict, unsigned *damaged)
 {
+    ASSERT(op->batch.count == 0 && level < CHIME_LEVELS);
     int rc = chime_read_node(op, view, at, level, may_be_freed, node, wait, verdict);
     *damaged = rc == FAR_CORRUPT && chime_head(node)->lock == 0
                    ? chime_damaged_groups(view, at, level, node)
@@ -124,6 +127,7 @@ int chime_read_past(struct op *op, struct chime_view *view, gaddr at, unsigned l
 
 int chime_judge_held(struct op *op, struct chime_view *view, struct chime_held *h, unsigned level)
 {
+    ASSERT(h->at != 0);
     const struct chime_head *head = chime_head(h->node);
     h->name = chime_head_name(h->at, head);
     h->have = chime_all(&view->shape);
@@ -141,6 +145,7 @@ int chime_judge_held(struct op *op, struct chime_view *view, struct chime_held *
 int chime_hold(struct op *op, struct chime_view *view, gaddr at, unsigned level, gaddr other,
                struct chime_wait *wait, struct chime_held *h, enum chime_verdict *verdict)
 {
+    ASSERT(op->batch.count == 0 && at != 0);
     bool held = false;
     *h = (struct chime_held){
         .node = op_buffer(op, BUF_INDEX, view->shape.bytes + sizeof(struct chime_head)),
@@ -164,6 +169,7 @@ int chime_hold(struct op *op, struct chime_view *view, gaddr at, unsigned level,
 
 int chime_read_rest(struct op *op, struct chime_view *view, struct chime_held *h)
 {
+    ASSERT(h->at != 0);
     if (h->whole)
         return FAR_OK;
     batch_read(&op->batch, h->at, 0, h->node, view->shape.bytes);

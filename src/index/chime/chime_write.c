@@ -252,6 +252,7 @@ static int erase(struct op *op, struct chime_view *view, struct write *w,
 /* The key is there: its entry is replaced, or removed. */
 static int replace(struct op *op, struct chime_view *view, struct write *w, bool remove)
 {
+    ASSERT(w->held.at != 0 && w->found.place >= 0);
     struct chime_staging staging;
     int rc = chime_staging_start(op, &staging);
     if (rc != FAR_OK)
@@ -339,6 +340,7 @@ static int split(struct op *op, struct chime_view *view, struct write *w)
 /* The key is not there. */
 static int insert(struct op *op, struct chime_view *view, struct write *w)
 {
+    ASSERT(w->held.at != 0 && w->found.place < 0);
     const struct chime_shape *s = &view->shape;
     struct chime_plan plan = {.place = chime_free_place(s, w->vacancy, w->key.home)};
     if (plan.place < s->span && chime_kind_at(w->held.node, plan.place) == CHIME_EMPTY)

@@ -17,6 +17,7 @@ static unsigned smaller(unsigned a, unsigned b)
 static int write_subtable(struct op *op, uint32_t tag, unsigned groups, unsigned depth,
                           uint64_t suffix, uint64_t *entry)
 {
+    ASSERT(suffix >> depth == 0);
     uint32_t bytes = race_subtable_bytes(groups);
     gaddr at = 0;
     int rc = pool_alloc(op, (unsigned)(suffix % op->pool->nodes), race_subtable_class(groups), &at);

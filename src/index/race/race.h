@@ -139,6 +139,7 @@ struct race_look {
 /* Where a place of a look is in the subtable. */
 static inline uint64_t race_place_offset(const struct race_key *key, unsigned place)
 {
+    ASSERT(place < RACE_PLACES);
     return key->combined[place / RACE_COMBINED_WORDS] + (place % RACE_COMBINED_WORDS) * 8ull;
 }
 

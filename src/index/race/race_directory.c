@@ -46,6 +46,7 @@ static int grow_cache(struct race_view *view, unsigned depth)
 
 int race_follow(struct race_view *view, uint64_t entry, uint64_t hash, uint64_t forward)
 {
+    ASSERT(forward != 0);
     unsigned depth = race_entry_depth(entry);
     int rc = grow_cache(view, depth + 1);
     if (rc != FAR_OK)
@@ -87,6 +88,7 @@ static int read_directory(struct op *op, struct race_view *view, struct race_roo
 /* Makes what was read of the directory the session's cache. */
 static int install(struct race_view *view, const struct race_root *root, const uint64_t *image)
 {
+    ASSERT(root->depth <= view->dir_bits);
     uint64_t *entries = malloc(sizeof *entries << root->depth);
     if (!entries)
         return err_fail(FAR_NO_MEMORY, "no memory for a directory of depth %llu",
@@ -153,6 +155,7 @@ void race_detach(struct index_view *base)
 
 int race_read_forward(struct op *op, gaddr subtable, uint64_t *forward)
 {
+    ASSERT(op->batch.count == 0);
     unsigned n = op_read(op, subtable, offsetof(struct race_subtable_head, forward));
     int rc = batch_flush(&op->batch);
     *forward = rc == FAR_OK ? op_result(op, n) : 0;
@@ -269,6 +272,7 @@ static int advise_older(struct op *op, struct race_view *view, uint64_t index, u
 int race_update_directory(struct op *op, struct race_view *view, uint64_t entry, uint64_t hash,
                           uint64_t forward)
 {
+    ASSERT(op->batch.count == 0 && forward != 0);
     unsigned depth = race_entry_depth(entry), before = 0, global = 0;
     struct advice a = {.entry = entry, .suffix = race_suffix(hash, depth), .depth = depth};
     for (unsigned i = 0; i < 2; i++)

@@ -98,6 +98,7 @@ struct index_hint race_hint(const struct race_view *view, const struct race_key 
 void race_hint_note(struct race_view *view, const struct race_key *key, uint64_t slot,
                     unsigned place)
 {
+    ASSERT(slot == 0 || place < RACE_PLACES);
     /* Without the seal, as it will be in the child. So no hint is equal to a slot that was sealed
      * when it was read: by RACE-R5, such a slot may not be in use any more. */
     index_hint_note(&view->hints, RACE_SLOT, key->hash, key->fingerprint,
@@ -150,6 +151,7 @@ int race_peek(struct op *op, struct race_view *view, const struct race_key *key,
               struct index_change *change, struct race_look *look, uint64_t *words,
               struct index_found *found)
 {
+    ASSERT(hint->slot != 0 && op->batch.count == 0);
     uint32_t bytes = size_class_bytes(pointer_class(hint->slot));
     struct index_probe probe = {.key = key->bytes, .format = RACE_SLOT, .out = out};
     struct index_block block = {.slot = hint->slot, .bytes = bytes, .place = hint->place};

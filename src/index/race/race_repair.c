@@ -62,6 +62,7 @@ static int drop_second(struct op *op, gaddr subtable, const struct index_finding
 int race_repair(struct op *op, struct race_view *view, gaddr subtable,
                 const struct index_finding *f, bool *done)
 {
+    ASSERT(op->batch.count == 0);
     int rc = FAR_OK;
     *done = false;
     if (f->fault == RACE_HEADER)
@@ -86,6 +87,7 @@ int race_repair(struct op *op, struct race_view *view, gaddr subtable,
 
 int race_repair_entry(struct op *op, struct race_view *view, uint64_t index, bool *done)
 {
+    ASSERT(op->batch.count == 0);
     struct race_subtable_head *head = op_buffer(op, BUF_INDEX, sizeof *head);
     *done = false;
     if (!head)

@@ -383,6 +383,7 @@ static bool wait_for_sibling(struct op *op, const struct race_view *view,
 int race_split_or_wait(struct op *op, struct race_view *view, const struct race_key *key,
                        const struct race_look *look)
 {
+    ASSERT(op->batch.count == 0);
     if (look->depth + 1 > view->dir_bits)
         return err_fail(FAR_TABLE_FULL, "the directory is at its limit of %u bits", view->dir_bits);
     if (wait_for_sibling(op, view, key, look))
@@ -434,6 +435,7 @@ static int is_reached(struct op *op, const struct race_view *view, uint64_t suff
  * and be another's memory by now. What is reached now stays as long as this operation. */
 int race_complete_split(struct op *op, struct index_view *base, uint32_t suffix, uint64_t entry)
 {
+    ASSERT(op->batch.count == 0);
     struct race_view *view = race_view(base);
     struct race_key key = {.hash = suffix};
     struct race_look look = {

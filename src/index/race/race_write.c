@@ -101,6 +101,7 @@ static int lose(struct op *op, struct write *w, bool *again)
 /* Replaces the committed slot that was found, or that is known, by the block or by nothing. */
 static int swap_slot(struct op *op, struct write *w, bool *again)
 {
+    ASSERT(w->found.place >= 0);
     uint64_t new = w->change.block.at ? slot_word(w) : 0;
     bool swapped = false;
     index_change_write_first(op, &w->change); /* RACE-R1 */
@@ -223,6 +224,7 @@ static int make_room(struct op *op, struct race_view *view, struct write *w)
 /* Adds the key that the look did not find: tentative, second look, commit. */
 static int add(struct op *op, struct race_view *view, struct write *w, bool *again)
 {
+    ASSERT(w->found.place < 0);
     int place = free_place(&w->key, w->words[0]);
     uint64_t word = slot_word(w), tentative = word | RACE_SLOT_TENTATIVE;
     bool clear = false, swapped = false;

@@ -145,6 +145,7 @@ static inline uint64_t rcuckoo_sub_id(const struct rcuckoo_view *view,
 static inline uint64_t rcuckoo_child_id(const struct rcuckoo_view *view,
                                         const struct rcuckoo_sub *parent, unsigned half)
 {
+    ASSERT(half < 2);
     unsigned depth = parent->part.depth;
     return index_anchor_id(view->base.table->desc.hash_seed, depth + 1,
                            parent->part.suffix | (uint64_t)half << depth);
@@ -331,6 +332,7 @@ int rcuckoo_snapshot(struct op *op, struct rcuckoo_view *view, const struct rcuc
 static inline uint64_t *rcuckoo_snapshot_row(const struct rcuckoo_shape *s,
                                              const struct rcuckoo_snapshot *snapshot, unsigned row)
 {
+    ASSERT(row < s->rows && !snapshot->split);
     return snapshot->rows + (size_t)row * s->row;
 }
 bool rcuckoo_snapshot_whole(const struct rcuckoo_view *view,

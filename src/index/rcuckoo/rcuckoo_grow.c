@@ -63,6 +63,7 @@ static int drain(struct op *op, const struct rcuckoo_view *view, const struct rc
 int rcuckoo_close(struct op *op, struct rcuckoo_view *view, const struct rcuckoo_sub *sub,
                   struct index_lock_wait *wait, bool *mine, bool *rests)
 {
+    ASSERT(op->batch.count == 0);
     unsigned n = op_cas(op, sub->part.anchor, offsetof(struct rcuckoo_anchor, closer), 0,
                         client_owner_word(op->client));
     bool held = false;
@@ -137,6 +138,7 @@ static int take_over(struct op *op, const struct rcuckoo_view *view, const struc
 int rcuckoo_wait_open(struct op *op, struct rcuckoo_view *view, const struct rcuckoo_sub *sub,
                       struct index_lock_wait *wait, bool *rests)
 {
+    ASSERT(op->batch.count == 0);
     struct rcuckoo_anchor anchor;
     enum index_lock_state state = INDEX_LOCK_HELD;
     bool split = false;
@@ -275,6 +277,7 @@ static int snapshot_closed(struct op *op, struct rcuckoo_view *view, struct rcuc
 int rcuckoo_snapshot(struct op *op, struct rcuckoo_view *view, const struct rcuckoo_sub *sub,
                      struct rcuckoo_snapshot *snap)
 {
+    ASSERT(op->batch.count == 0);
     const struct rcuckoo_shape *s = &view->shape;
     struct index_lock_wait wait = {0};
     bool good = false;
@@ -299,6 +302,7 @@ int rcuckoo_snapshot(struct op *op, struct rcuckoo_view *view, const struct rcuc
 bool rcuckoo_snapshot_whole(const struct rcuckoo_view *view, const struct rcuckoo_snapshot *snap,
                             unsigned row)
 {
+    ASSERT(row < view->shape.rows);
     const struct rcuckoo_shape *s = &view->shape;
     return snap->damaged == 0 || rcuckoo_row_whole(s, rcuckoo_sub_id(view, &snap->sub), row,
                                                    rcuckoo_snapshot_row(s, snap, row));
@@ -511,6 +515,7 @@ static int split_closed(struct op *op, struct rcuckoo_view *view, struct split *
 int rcuckoo_split(struct op *op, struct rcuckoo_view *view, const struct rcuckoo_sub *sub,
                   struct index_lock_wait *wait, bool *rests)
 {
+    ASSERT(op->batch.count == 0);
     const struct rcuckoo_shape *s = &view->shape;
     struct split p = {.parent = sub};
     size_t bytes = rcuckoo_rows_bytes(s);

@@ -137,6 +137,7 @@ static inline unsigned rcuckoo_version(uint64_t meta)
 static inline uint64_t rcuckoo_meta_of(const struct rcuckoo_shape *s, uint64_t id, unsigned number,
                                        const uint64_t *row, unsigned version)
 {
+    ASSERT(number < s->rows && version <= RCUCKOO_VERSION_MASK);
     uint64_t seed = id ^ ((uint64_t)number << 16 | version) * 0x9e3779b97f4a7c15u;
     uint64_t sum = hash_sum(row, 8 * (size_t)(s->row - 1), seed);
     return (sum & RCUCKOO_CHECKSUM_MASK) | (uint64_t)version << RCUCKOO_VERSION_AT;
@@ -239,6 +240,7 @@ struct rcuckoo_intent {
 _Static_assert(sizeof(struct rcuckoo_intent) <= 88, "fits into an intent");
 static inline uint64_t rcuckoo_intent_anchor(gaddr at, unsigned count)
 {
+    ASSERT(at != 0 && count <= RCUCKOO_LOCK_WORDS);
     return at | (uint64_t)count << GADDR_BITS;
 }
 static inline gaddr rcuckoo_intent_at(uint64_t anchor)
@@ -260,6 +262,7 @@ static inline size_t rcuckoo_intent_bytes(unsigned count)
 static inline uint64_t rcuckoo_redo_word(unsigned row, unsigned slot, unsigned tag,
                                          unsigned version)
 {
+    ASSERT(slot < RCUCKOO_SLOTS && tag <= 0xff && version <= RCUCKOO_VERSION_MASK);
     return row | (uint64_t)slot << 32 | (uint64_t)tag << 40 | (uint64_t)version << 48;
 }
 

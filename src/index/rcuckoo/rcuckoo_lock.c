@@ -4,6 +4,7 @@
 /* Two rows may have the same word, or even the same bit: words are merged after that mapping. */
 bool rcuckoo_locks_add(const struct rcuckoo_shape *s, struct rcuckoo_locks *locks, unsigned row)
 {
+    ASSERT(row < s->rows && locks->count <= RCUCKOO_LOCK_WORDS);
     unsigned word = rcuckoo_lock_word(s, row), i = 0;
     while (i < locks->count && locks->lock[i].word < word)
         i++;

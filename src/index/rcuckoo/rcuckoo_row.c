@@ -141,6 +141,7 @@ bool rcuckoo_slot_hash(const struct rcuckoo_view *view, uint64_t *row, unsigned 
 unsigned rcuckoo_other_row(const struct rcuckoo_view *view, uint64_t *row, unsigned number,
                            unsigned slot)
 {
+    ASSERT(number < view->shape.rows && slot < RCUCKOO_SLOTS);
     uint64_t hash = 0;
     unsigned of[2];
     if (!rcuckoo_slot_hash(view, row, slot, &hash))
@@ -161,6 +162,7 @@ bool rcuckoo_fits(const struct rcuckoo_shape *s, const struct rcuckoo_key *key, 
 uint8_t rcuckoo_encode(const struct rcuckoo_shape *s, const struct rcuckoo_key *key,
                        struct slice value, uint64_t pointer, uint64_t *entry)
 {
+    ASSERT(pointer != 0 || rcuckoo_fits(s, key, value.len));
     struct rcuckoo_entry e = {.kind = RCUCKOO_KEY_OUT};
     memset(entry, 0, 8 * (size_t)s->entry);
     entry[s->key_at] = key->first;
@@ -245,6 +247,7 @@ unsigned rcuckoo_row_flipped(const struct rcuckoo_shape *s, uint64_t id, unsigne
 
 void rcuckoo_row_init(const struct rcuckoo_shape *s, uint64_t id, unsigned number, uint64_t *row)
 {
+    ASSERT(number < s->rows);
     memset(row, 0, rcuckoo_row_bytes(s));
     *rcuckoo_meta(s, row) = rcuckoo_meta_of(s, id, number, row, 0);
 }

@@ -205,6 +205,7 @@ static int while_closed(struct salvage *v, int (*work)(struct salvage *v))
 int rcuckoo_salvage(struct op *op, struct rcuckoo_view *view, const struct rcuckoo_sub *sub,
                     struct index_report *report)
 {
+    ASSERT(op->batch.count == 0);
     struct salvage v = {.op = op, .view = view, .sub = sub, .report = report};
     return while_closed(&v, salvage_rows);
 }
@@ -212,6 +213,7 @@ int rcuckoo_salvage(struct op *op, struct rcuckoo_view *view, const struct rcuck
 int rcuckoo_remove(struct op *op, struct rcuckoo_view *view, const struct rcuckoo_sub *sub,
                    unsigned place, uint64_t pointer, bool *done)
 {
+    ASSERT(place < view->shape.rows * RCUCKOO_SLOTS);
     struct salvage v = {.op = op, .view = view, .sub = sub, .place = place, .pointer = pointer};
     int rc = while_closed(&v, remove_entry);
     *done = v.removed;

@@ -79,6 +79,7 @@ int rcuckoo_judge_anchor(const struct rcuckoo_view *view, const struct rcuckoo_s
 int rcuckoo_read_anchor(struct op *op, const struct rcuckoo_view *view,
                         const struct rcuckoo_sub *sub, struct rcuckoo_anchor *anchor)
 {
+    ASSERT(op->batch.count == 0);
     struct rcuckoo_anchor *image = op_buffer(op, BUF_INDEX, sizeof *image);
     if (!image)
         return FAR_NO_MEMORY;
@@ -94,6 +95,7 @@ int rcuckoo_read_anchor(struct op *op, const struct rcuckoo_view *view,
 int rcuckoo_children(struct op *op, const struct rcuckoo_view *view,
                      const struct rcuckoo_sub *parent, gaddr forward, uint64_t child[2])
 {
+    ASSERT(forward != 0);
     struct rcuckoo_sub first = {.part = parent->part};
     struct rcuckoo_anchor anchor;
     first.part.anchor = child[0] = forward;

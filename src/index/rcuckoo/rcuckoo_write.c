@@ -395,6 +395,7 @@ static void drop_old(struct op *op, const struct write *w, uint64_t pointer, int
 /* The key is there: its entry is replaced, or removed. */
 static int replace(struct op *op, struct rcuckoo_view *view, struct write *w, bool remove)
 {
+    ASSERT(w->found.place >= 0);
     const struct rcuckoo_shape *s = &view->shape;
     uint64_t entry[RCUCKOO_ENTRY_MAX / 8] = {0};
     uint64_t old = rcuckoo_slot_pointer(s, w->row[w->in], w->slot);
@@ -455,6 +456,7 @@ static int make_room(struct op *op, struct rcuckoo_view *view, struct write *w)
 /* The key is not there. */
 static int insert(struct op *op, struct rcuckoo_view *view, struct write *w, bool *again)
 {
+    ASSERT(w->found.place < 0);
     const struct rcuckoo_shape *s = &view->shape;
     uint64_t entry[RCUCKOO_ENTRY_MAX / 8];
     struct rcuckoo_path path;

@@ -64,6 +64,7 @@ static inline unsigned sephash_dep(uint64_t entry)
 }
 static inline uint64_t sephash_tag(unsigned fp, unsigned fp2, uint64_t dep)
 {
+    ASSERT(fp < SEPHASH_FPS && fp2 >> SEPHASH_FP2_BITS == 0 && dep >> INDEX_SPLIT_BITS == 0);
     return (uint64_t)fp << POINTER_OWN_AT(0) | (uint64_t)fp2 << SEPHASH_FP2_AT |
            dep << SEPHASH_DEP_AT;
 }
@@ -95,6 +96,7 @@ static inline uint64_t sephash_live(gaddr cur, uint64_t generation)
 }
 static inline uint64_t sephash_split_to(gaddr fork)
 {
+    ASSERT(fork != 0);
     return fork << 24 | 1;
 }
 static inline bool sephash_is_split(uint64_t state)
@@ -139,6 +141,7 @@ _Static_assert(sizeof(struct sephash_head) == 192, "three lines");
 /* A record point: from this fp on, the deviation is that many units. */
 static inline uint16_t sephash_point(unsigned fp, int8_t delta)
 {
+    ASSERT(fp < SEPHASH_FPS);
     return (uint16_t)(fp << 8 | (uint8_t)delta);
 }
 static inline unsigned sephash_point_fp(uint16_t point)

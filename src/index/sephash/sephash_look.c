@@ -66,6 +66,7 @@ static void guessed(struct op *op, const struct sephash_look *l)
 void sephash_read_slots(struct op *op, const struct sephash_view *view, struct sephash_look *l,
                         unsigned first)
 {
+    ASSERT(first <= view->shape.slots);
     unsigned count = view->shape.slots - first;
     if (first > 0 && count > WINDOW)
         count = WINDOW;
@@ -91,6 +92,7 @@ void sephash_count_slots(const struct sephash_view *view, struct sephash_look *l
 void sephash_read_main(struct op *op, const struct sephash_view *view,
                        const struct sephash_segment *s, unsigned from, unsigned to, uint64_t *image)
 {
+    ASSERT(from <= to && to <= s->entries);
     unsigned page = view->shape.page;
     while (from < to) {
         unsigned within = from % page, count = to - from;

@@ -314,6 +314,7 @@ static int take_memory(struct merge *m)
 uint32_t sephash_cur_image(const struct sephash_shape *shape, struct sephash_head *head,
                            const uint16_t *table, void *image)
 {
+    ASSERT(head->points <= sephash_points_max(shape));
     uint32_t bytes = (uint32_t)sephash_table_at(shape);
     head->checksum = sephash_head_sum(head, table);
     memset(image, 0, bytes);
@@ -544,6 +545,7 @@ static int compact(struct op *op, struct sephash_view *view, uint64_t hash, uint
 
 void sephash_make_room(struct op *op, struct sephash_view *view, uint64_t hash)
 {
+    ASSERT(op->batch.count == 0);
     unsigned wanted = pool_wanted(op->client);
     uint64_t given = 0, enough = size_class_bytes(wanted), all = 1ull << view->parts.depth;
     if (enough < GIVEN_BYTES)
@@ -562,6 +564,7 @@ void sephash_make_room(struct op *op, struct sephash_view *view, uint64_t hash)
 int sephash_merge(struct op *op, struct sephash_view *view, const struct sephash_segment *segment,
                   bool removes)
 {
+    ASSERT(op->batch.count == 0);
     struct room {
         struct made made[2];
         uint64_t newest[SEPHASH_SLOTS_MAX];

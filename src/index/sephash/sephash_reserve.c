@@ -21,6 +21,7 @@ static uint64_t delta_of(unsigned place)
 
 int sephash_reserve_take(struct op *op, struct sephash_view *view, struct sephash_root *root)
 {
+    ASSERT(op->batch.count == 0);
     unsigned count = 0, place[SEPHASH_RESERVE], n[SEPHASH_RESERVE];
     for (unsigned i = 0; i < SEPHASH_RESERVE; i++) {
         if (root->reserve[i] == 0)
@@ -89,6 +90,7 @@ void sephash_reserve_end(struct op *op, struct sephash_view *view, struct sephas
 
 int sephash_reserve_restore(struct op *op, struct sephash_view *view)
 {
+    ASSERT(op->batch.count == 0);
     struct sephash_root root;
     struct sephash_spares spares;
     batch_read(&op->batch, view->root, 0, op->word, SEPHASH_ROOT_CHANGES);

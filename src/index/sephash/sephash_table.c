@@ -86,6 +86,7 @@ static int64_t predict(const uint16_t *table, unsigned points, unsigned err, uns
 void sephash_table_find(bool plain, const uint16_t *table, unsigned points, unsigned err,
                         unsigned entries, unsigned fp, unsigned *from, unsigned *to)
 {
+    ASSERT(fp < SEPHASH_FPS);
     bool last = fp == SEPHASH_FPS - 1;
     int64_t begin = 0, end = entries;
     if (plain && points == SEPHASH_FPS) {

@@ -50,6 +50,7 @@ int sephash_know(struct sephash_view *view, const struct sephash_segment *segmen
 void sephash_know_filled(struct sephash_view *view, const struct sephash_segment *segment,
                          unsigned filled)
 {
+    ASSERT(filled <= view->shape.slots);
     struct sephash_segment *s =
         (struct sephash_segment *)index_part_known(&view->parts, &segment->part);
     if (!s || s->state != segment->state)
@@ -63,6 +64,7 @@ void sephash_know_filled(struct sephash_view *view, const struct sephash_segment
 void sephash_know_barren(struct sephash_view *view, const struct sephash_segment *segment,
                          unsigned filled)
 {
+    ASSERT(filled <= view->shape.slots);
     struct sephash_segment *s =
         (struct sephash_segment *)index_part_known(&view->parts, &segment->part);
     if (s && s->state == segment->state)

@@ -166,6 +166,7 @@ static inline uint64_t shard_child(const struct shard_view *view, uint64_t bucke
 /* The bucket that it was made of. Not for those of segment 0. */
 static inline uint64_t shard_parent(const struct shard_view *view, uint64_t bucket)
 {
+    ASSERT(bucket >> view->start_bits != 0);
     return bucket - shard_buckets(view, shard_birth(view, bucket) - 1);
 }
 /* Does the move from version u take the hash away? */

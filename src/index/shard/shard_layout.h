@@ -123,6 +123,7 @@ static inline uint64_t shard_link(gaddr node)
 }
 static inline uint64_t shard_control(enum shard_what what, uint64_t number, bool overflow)
 {
+    ASSERT(what < SHARD_WHATS && number <= SHARD_STAMP);
     return (uint64_t)SHARD_CONTROL << SHARD_KIND_AT | (uint64_t)what << SHARD_WHAT_AT |
            (overflow ? SHARD_OVERFLOW : 0) | number;
 }
@@ -218,6 +219,7 @@ static inline uint64_t shard_root_sum(const struct shard_root *root)
 
 static inline uint64_t shard_resize(unsigned version, uint64_t epoch)
 {
+    ASSERT(version < SHARD_SEGMENTS);
     return epoch << 8 | version;
 }
 static inline unsigned shard_resize_version(uint64_t resize)

@@ -534,6 +534,7 @@ int shard_move(struct op *op, struct shard_view *view, unsigned lane, uint64_t h
 int shard_chain(struct op *op, struct shard_view *view, const struct shard_unit *unit,
                 const struct shard_tail *tail, uint64_t stamp, uint64_t second, bool *grown)
 {
+    ASSERT(tail->full && unit->chains < SHARD_CHAIN_MAX && second != 0);
     unsigned size_class = size_class_for(SHARD_NODE_WORDS * 8);
     uint64_t delta;
     gaddr node = 0, at = shard_slot_at(view, unit, tail->slot, &delta);

@@ -62,6 +62,7 @@ static bool fits(const struct pool_array *array, const struct shard_view *view, 
 /* Opens the arrays of one more segment. */
 static int open_segment(struct op *op, struct shard_view *view, const struct shard_root *root)
 {
+    ASSERT(view->opened < SHARD_SEGMENTS);
     unsigned r = view->opened;
     struct shard_segment s;
     int rc = pool_array_open(op, root->segment[r].units, &s.units);
@@ -243,6 +244,7 @@ void shard_sync_add(struct op *op, struct shard_view *view, struct shard_sync *s
 
 void shard_sync_add_now(struct op *op, struct shard_view *view, struct shard_sync *sync)
 {
+    ASSERT(sync->grows >= -1 && sync->grows <= 1);
     sync->added = true;
     sync->reported = view->unreported + sync->grows;
     view->unreported = 0;
@@ -275,6 +277,7 @@ void shard_sync_completed(struct op *op, struct shard_view *view, struct shard_s
 
 int shard_estimate(struct op *op, struct shard_view *view, uint64_t *words)
 {
+    ASSERT(words && op->batch.count == 0);
     uint64_t buckets = shard_buckets(view, view->version);
     struct shard_unit unit = {.words = words};
     uint64_t keys = 0;
@@ -309,6 +312,7 @@ void shard_settle(struct op *op, struct shard_view *view)
 int shard_make_segment(struct op *op, const struct shard_view *view, unsigned r,
                        struct shard_segment *s)
 {
+    ASSERT(r < SHARD_SEGMENTS && op->batch.count == 0);
     uint64_t buckets = r == 0 ? shard_buckets(view, 0) : shard_buckets(view, r - 1);
     struct array_shape shape = {.count = buckets * view->lanes,
                                 .element = view->words * 8,
@@ -358,6 +362,7 @@ static int publish_segment(struct op *op, struct shard_view *view, unsigned r)
 /* SHARD-S8: from here on every cache that is validated is one of this version. */
 static int start_barrier(struct op *op, struct shard_view *view, unsigned version)
 {
+    ASSERT(version > 0);
     index_bump_version(op, &view->base);
     int rc = batch_flush(&op->batch);
     if (rc != FAR_OK)

@@ -34,6 +34,7 @@ gaddr shard_slot_at(const struct shard_view *view, const struct shard_unit *unit
 void shard_unit_read(struct op *op, const struct shard_view *view, struct shard_unit *unit,
                      unsigned count)
 {
+    ASSERT(count == view->level1 || count == view->words);
     unsigned first = count < view->level1 ? count : view->level1;
     batch_read(&op->batch, unit->at, unit->delta, unit->words, first * 8);
     if (count > first) { /* SHARD-S6: what level 1 shows to be published is there in level 2 */
@@ -90,6 +91,7 @@ int shard_unit_extend(struct op *op, const struct shard_view *view, struct shard
 
 bool shard_published(const struct shard_view *view, const struct shard_unit *unit)
 {
+    ASSERT(unit->count >= view->level1);
     uint64_t guard = unit->words[view->level1 - 1], zeros = 0;
     unsigned filled = view->level1 - 1;
     if (shard_birth(view, unit->bucket) == 0)
@@ -230,6 +232,7 @@ int shard_find_authority(struct op *op, struct shard_view *view, unsigned lane, 
 
 void shard_find_tail(const struct shard_unit *unit, unsigned u, struct shard_tail *tail)
 {
+    ASSERT(unit->count > 0);
     const uint64_t *words = unit->words;
     unsigned slot = 0;
     while (slot < unit->count && (shard_live(words[slot]) || !shard_candidate(words[slot], u)))
@@ -255,6 +258,7 @@ void shard_find_tail(const struct shard_unit *unit, unsigned u, struct shard_tai
 void shard_match(const struct shard_unit *unit, unsigned from, uint64_t mask, uint64_t want,
                  struct shard_matches *matches)
 {
+    ASSERT(from <= unit->count);
     for (unsigned base = from; base < unit->count; base += 64) {
         unsigned count = unit->count - base < 64 ? unit->count - base : 64;
         uint64_t bits = slot_candidates(unit->words + base, count, mask, want);

@@ -333,6 +333,7 @@ static int lose(struct op *op, struct write *w)
 /* Replaces the entry that was found by the block, or by a tombstone. */
 static int replace(struct op *op, struct shard_view *view, struct write *w)
 {
+    ASSERT(w->found.place >= 0);
     uint64_t old = w->found.slot;
     bool stores = w->change.block.at != 0;
     uint64_t new = stores ? slot_word(w) | (old & SHARD_SID) : shard_tombstone(old);
@@ -480,6 +481,7 @@ static int report(struct op *op, struct shard_view *view, struct write *w)
 /* Adds the key that the look did not find. */
 static int add(struct op *op, struct shard_view *view, struct write *w)
 {
+    ASSERT(w->found.place < 0);
     struct shard_tail tail;
     bool again = false;
     shard_find_tail(&w->unit, w->version, &tail);
