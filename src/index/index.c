@@ -268,16 +268,6 @@ void index_grew(struct index_view *view, gaddr from, const gaddr *to, unsigned c
         watch->grew(watch, from, to, count);
 }
 
-void index_info_end(const struct index_view *view, const uint64_t *tuning,
-                    struct far_table_info *info)
-{
-    info->load_factor = info->slots ? (double)info->keys / (double)info->slots : 0;
-    info->splits = view->grown;
-    info->split_load_max = view->load_max;
-    info->split_load_mean = view->grown ? view->load_sum / (double)view->grown : 0;
-    tuning_text(view->table->ops->tuning, tuning, info->tuning);
-}
-
 int index_damaged(const struct index_table *table, const char *what)
 {
     return err_fail(FAR_CORRUPT, "%s of table '%s' is damaged", what, table->desc.name);

@@ -271,10 +271,6 @@ static inline bool index_inside(const struct pool *pool, gaddr at, uint64_t byte
 /* The session has made parts at `to` of the one at `from`, of whose slots the part `load` was in
  * use. */
 void index_grew(struct index_view *view, gaddr from, const gaddr *to, unsigned count, double load);
-/* Completes what a walk has counted for info(), by what the session knows. `tuning` is what the
- * table was made with. */
-void index_info_end(const struct index_view *view, const uint64_t *tuning,
-                    struct far_table_info *info);
 
 /* FAR_CORRUPT: what is named, like "the root" or "an anchor", is damaged. */
 int index_damaged(const struct index_table *table, const char *what);

@@ -55,9 +55,14 @@ int index_walk_info(const struct index_walker *walker, struct op *op, struct ind
                     const uint64_t *tuning, struct far_table_info *info)
 {
     int rc = run(walker, &(struct index_walk){.op = op, .view = view}, info);
-    if (rc == FAR_OK)
-        index_info_end(view, tuning, info);
-    return rc;
+    if (rc != FAR_OK)
+        return rc;
+    info->load_factor = info->slots ? (double)info->keys / (double)info->slots : 0;
+    info->splits = view->grown;
+    info->split_load_max = view->load_max;
+    info->split_load_mean = view->grown ? view->load_sum / (double)view->grown : 0;
+    tuning_text(view->table->ops->tuning, tuning, info->tuning);
+    return FAR_OK;
 }
 
 int index_walk_room(struct index_walk *w, unsigned keys, unsigned findings)
