@@ -23,13 +23,11 @@ static struct slice long_bytes(const struct chime_inner *n, const struct chime_l
 
 gaddr chime_child_at(const struct chime_inner *n, unsigned i)
 {
-    ASSERT(i < n->count);
     return n->longs >> i & 1 ? long_of(n, i)->at : n->child[i].v;
 }
 
 struct chime_bound chime_child_bound(const struct chime_inner *n, unsigned i)
 {
-    ASSERT(i < n->count);
     struct chime_bound bound = {.k = n->child[i].k};
     if (n->longs >> i & 1)
         bound.bytes = long_bytes(n, long_of(n, i));
@@ -38,7 +36,6 @@ struct chime_bound chime_child_bound(const struct chime_inner *n, unsigned i)
 
 struct chime_edge chime_child_edge(const struct chime_inner *n, unsigned i)
 {
-    ASSERT(i < n->count);
     struct chime_edge edge = {.k = n->child[i].k};
     if (n->longs >> i & 1) {
         edge.lng = n->child[i].v;
@@ -49,7 +46,6 @@ struct chime_edge chime_child_edge(const struct chime_inner *n, unsigned i)
 
 struct chime_bound chime_inner_high(const struct chime_inner *n)
 {
-    ASSERT(n->next != 0);
     struct chime_bound bound = {.k = n->high.k};
     if (n->high.lng != 0)
         bound.bytes = long_bytes(n, longs_of(n) + __builtin_popcountll(n->longs));
@@ -58,7 +54,6 @@ struct chime_bound chime_inner_high(const struct chime_inner *n)
 
 unsigned chime_route(const struct chime_inner *n, const struct chime_bound *key)
 {
-    ASSERT(n->count > 0);
     unsigned low = 0, high = n->count; /* the first child has all that is below the second */
     while (high - low > 1) {
         unsigned middle = (low + high) / 2;

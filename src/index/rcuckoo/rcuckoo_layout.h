@@ -137,7 +137,6 @@ static inline unsigned rcuckoo_version(uint64_t meta)
 static inline uint64_t rcuckoo_meta_of(const struct rcuckoo_shape *s, uint64_t id, unsigned number,
                                        const uint64_t *row, unsigned version)
 {
-    ASSERT(number < s->rows && version <= RCUCKOO_VERSION_MASK);
     uint64_t seed = id ^ ((uint64_t)number << 16 | version) * 0x9e3779b97f4a7c15u;
     uint64_t sum = hash_sum(row, 8 * (size_t)(s->row - 1), seed);
     return (sum & RCUCKOO_CHECKSUM_MASK) | (uint64_t)version << RCUCKOO_VERSION_AT;
