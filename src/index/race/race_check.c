@@ -114,14 +114,14 @@ static const struct index_walk_faults faults = {
                              "  repaired: the header was corrected", true},
             [RACE_UNREADABLE] =
                 {"RACE-W3: broken link: no whole block",
-                 "  repaired: the slot was emptied; its key cannot be read any more"},
+                 "  repaired: the slot was emptied; its key cannot be read any more", false},
             [RACE_MISPLACED] = {"RACE-W3: broken link: a key in a place where it is not looked for",
-                                "  repaired: the key is where it belongs"},
+                                "  repaired: the key is where it belongs", false},
             [RACE_CLASS] =
                 {"RACE-W3: broken link: a slot that gives a block another size than it has",
-                 "  repaired: the size was corrected"},
+                 "  repaired: the size was corrected", false},
             [RACE_TWICE] = {"RACE-W4: duplicate: a key that is there twice",
-                            "  repaired: the copy that others do not find was removed"},
+                            "  repaired: the copy that others do not find was removed", false},
         },
 };
 

@@ -231,19 +231,20 @@ static const struct index_walk_faults faults = {
     .fault =
         (const struct index_fault[]){
             [UNREADABLE] = {"SEPHASH-W2: broken link: no whole block",
-                            "  repaired: the entry was removed; its key cannot be read any more"},
+                            "  repaired: the entry was removed; its key cannot be read any more",
+                            false},
             [MISPLACED] = {"SEPHASH-W2: broken link: a key in a place where it is not looked for",
-                           "  repaired: the key is where it belongs"},
+                           "  repaired: the key is where it belongs", false},
             [WRONG_BITS] = {"SEPHASH-W2: broken link: an entry that does not fit its block",
-                            "  repaired: the entry was corrected"},
+                            "  repaired: the entry was corrected", false},
             [TWICE] = {"SEPHASH-W4: duplicate: a key that is there twice",
-                       "  repaired: the copy that no lookup finds was removed"},
+                       "  repaired: the copy that no lookup finds was removed", false},
             [UNSORTED] = {"SEPHASH-W3: broken link: an entry that is out of order",
-                          "  repaired: the key is where it belongs"},
+                          "  repaired: the key is where it belongs", false},
             [BEHIND] = {"SEPHASH-W5: broken link: an entry behind an empty slot",
-                        "  repaired: it was removed"},
+                        "  repaired: it was removed", false},
             [UNMARKED] = {"SEPHASH-W5: broken link: a key that the filter does not show",
-                          "  repaired: it is marked again"},
+                          "  repaired: it is marked again", false},
         },
 };
 

@@ -176,16 +176,17 @@ static const struct index_walk_faults faults = {
     .fault =
         (const struct index_fault[]){
             [UNREADABLE] = {"SHARD-W1: broken link: no whole block",
-                            "  repaired: the entry was deleted; its key cannot be read any more"},
+                            "  repaired: the entry was deleted; its key cannot be read any more",
+                            false},
             [MISPLACED] = {"SHARD-W1: broken link: a key in a place where it is not looked for",
-                           "  repaired: the key is where it belongs"},
+                           "  repaired: the key is where it belongs", false},
             [WRONG_BITS] = {"SHARD-W1: broken link: an entry that does not fit its block",
-                            "  repaired: the entry was corrected"},
+                            "  repaired: the entry was corrected", false},
             [TWICE] = {"SHARD-W2: duplicate: a key that is there twice",
-                       "  repaired: the copy that no lookup finds was removed"},
+                       "  repaired: the copy that no lookup finds was removed", false},
             [HIDDEN] = {"SHARD-W3: broken link: a level that readers do not look at has entries",
-                        "  repaired: they look there again"},
-            [INVALID] = {"SHARD-W4: broken link: a word of no known kind", ""},
+                        "  repaired: they look there again", false},
+            [INVALID] = {"SHARD-W4: broken link: a word of no known kind", "", false},
         },
 };
 
