@@ -155,7 +155,7 @@ void store_groups_leave(struct group_session *s)
 
 /* ---- records --------------------------------------------------------------------------------- */
 
-/* Makes a group, which nobody knows of yet. 0: the session has no record left. */
+/* Makes a group. No word has it yet. 0: the session has no record left. */
 static uint64_t make_group(struct group_session *s, enum group_kind kind, uint64_t table,
                            struct slice key)
 {
@@ -243,7 +243,8 @@ static bool may_join(enum group_kind kind, uint64_t word)
 
 /* ---- operations ------------------------------------------------------------------------------ */
 
-/* Puts a new group into a word that has `before`, and sets *before to what it has else. */
+/* Puts a new group into a word that has `before`. False: it has another one, which is in *before
+ * now. */
 static bool publish(_Atomic uint64_t *word, uint64_t *before, uint64_t mine)
 {
     return atomic_compare_exchange_strong_explicit(word, before, mine, memory_order_acq_rel,

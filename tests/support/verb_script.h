@@ -36,12 +36,12 @@
 enum verb_kind { ANY_VERB, A_READ, A_WRITE, A_CAS, A_MCAS, A_FAA };
 enum stop_side { BEFORE, AFTER, BEFORE_REQUEST, AFTER_REQUEST }; /* a request is a batch of verbs */
 
-/* Where an actor stops: at a verb of which all this is true. What is 0 does not matter. */
+/* Where an actor stops: at the verb that all fields fit. Fields that are 0 fit any verb. */
 struct place {
     enum verb_kind kind;
     unsigned nth; /* such verb of the operation, from 1; 0: the first */
     enum stop_side side;
-    unsigned then;         /* so many verbs of its request later */
+    unsigned then;         /* stop this many verbs of the request later */
     gaddr of;              /* The verb begins at of + delta, or less than `bytes` behind that; */
     uint64_t delta, bytes; /* bytes 0: anywhere. */
     uint32_t len;          /* of the verb */

@@ -98,7 +98,7 @@ static void expect_violation(struct image *bad, const char *what)
     assert_true(reported > 0);
 }
 
-/* A tree of so many keys, and its highest node. */
+/* Makes a tree of `count` keys, and reads its highest node. */
 static void make_tree(unsigned count, struct image *top)
 {
     each_ok(put_key, &B, 1, count, 1);

@@ -327,7 +327,7 @@ static int iterate(struct actor *a, uint64_t key, uint64_t value)
     return rc;
 }
 
-/* A comes to the READs of all rows, of which an iteration makes two. */
+/* A comes to the two READs of all rows that an iteration makes. */
 static void reach_snapshot(enum stop_side side)
 {
     uint32_t rows = (uint32_t)rcuckoo_rows_bytes(shape());
