@@ -25,6 +25,7 @@ struct duel {
     far_session *other;
     void (*act)(void);      /* what the other does before the next CAS; NULL: nothing */
     uint64_t held, retired; /* bytes of the loser, before its call */
+    uint64_t rtts;          /* that its call took */
 };
 static struct duel duel;
 
@@ -98,6 +99,7 @@ static inline int lose(int (*call)(far_session *s, uint32_t value), void (*act)(
     hook.ops.post = post_after_other;
     int rc = call(duel.r.session, MINE);
     hook_off();
+    duel.rtts = duel.r.session->op.cost.rtts;
     assert_null(duel.act);
     return rc;
 }

@@ -122,6 +122,28 @@ static void make_hot(struct rig *r, bool present)
         assert_int_equal(far_delete(r->store.session, r->store.table, &r->key[0], 8), FAR_OK);
 }
 
+/* The rig, with a key that is hot to all sessions. */
+static void open_hot(struct rig *r, unsigned words, unsigned spares, bool present)
+{
+    open_rig(r, words, spares);
+    make_hot(r, present);
+}
+
+/* A goes to far memory, B waits for it, and C finds B. */
+static void meet(struct rig *r, enum far_op_kind a, enum far_op_kind b, enum far_op_kind c)
+{
+    begin(r, A, a);
+    begin(r, B, b);
+    begin(r, C, c);
+}
+
+static void all_end(struct rig *r, int a, int b, int c)
+{
+    assert_int_equal(end(r, A), a);
+    assert_int_equal(end(r, B), b);
+    assert_int_equal(end(r, C), c);
+}
+
 static uint64_t value_of(struct rig *r, unsigned key)
 {
     uint64_t value = 0;
@@ -148,12 +170,9 @@ static void a_follower_is_done_with_its_leader(void **state)
     for (unsigned i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         struct rig r;
         struct far_stats before, after;
-        open_rig(&r, 4096, 3);
-        make_hot(&r, true);
+        open_hot(&r, 4096, 3, true);
         far_stats(r.session[C], r.store.table, &before);
-        begin(&r, A, FAR_OP_UPDATE);
-        begin(&r, B, kinds[i][0]);
-        begin(&r, C, kinds[i][1]);
+        meet(&r, FAR_OP_UPDATE, kinds[i][0], kinds[i][1]);
         assert_int_equal(end(&r, A), FAR_OK);
         assert_int_equal(value_of(&r, 0), r.value[A]); /* B has waited */
         assert_int_equal(end(&r, B), FAR_OK);
@@ -172,8 +191,7 @@ static void nobody_joins_a_leader_that_has_gone_to_far_memory(void **state)
 {
     struct rig r;
     (void)state;
-    open_rig(&r, 4096, 3);
-    make_hot(&r, true);
+    open_hot(&r, 4096, 3, true);
     begin(&r, A, FAR_OP_UPDATE);
     begin(&r, B, FAR_OP_UPDATE);
     assert_int_equal(end(&r, A), FAR_OK);
@@ -193,14 +211,9 @@ static void an_update_does_not_join_a_put(void **state)
 {
     struct rig r;
     (void)state;
-    open_rig(&r, 4096, 3);
-    make_hot(&r, false);
-    begin(&r, A, FAR_OP_UPDATE);
-    begin(&r, B, FAR_OP_PUT);
-    begin(&r, C, FAR_OP_UPDATE);
-    assert_int_equal(end(&r, A), FAR_NOT_FOUND);
-    assert_int_equal(end(&r, B), FAR_OK);
-    assert_int_equal(end(&r, C), FAR_OK);
+    open_hot(&r, 4096, 3, false);
+    meet(&r, FAR_OP_UPDATE, FAR_OP_PUT, FAR_OP_UPDATE);
+    all_end(&r, FAR_NOT_FOUND, FAR_OK, FAR_OK);
     assert_int_equal(value_of(&r, 0), r.value[C]);
     close_rig(&r);
 }
@@ -209,15 +222,10 @@ static void updates_that_follow_find_nothing_but_puts_do_not_care(void **state)
 {
     struct rig r;
     (void)state;
-    open_rig(&r, 4096, 3);
-    make_hot(&r, false);
-    begin(&r, A, FAR_OP_UPDATE);
-    begin(&r, B, FAR_OP_UPDATE);
-    begin(&r, C, FAR_OP_UPDATE);
+    open_hot(&r, 4096, 3, false);
+    meet(&r, FAR_OP_UPDATE, FAR_OP_UPDATE, FAR_OP_UPDATE);
     begin(&r, D, FAR_OP_PUT);
-    assert_int_equal(end(&r, A), FAR_NOT_FOUND);
-    assert_int_equal(end(&r, B), FAR_NOT_FOUND);
-    assert_int_equal(end(&r, C), FAR_NOT_FOUND);
+    all_end(&r, FAR_NOT_FOUND, FAR_NOT_FOUND, FAR_NOT_FOUND);
     assert_int_equal(joined(&r, C), 1);
     assert_int_equal(value_of(&r, 0), 0);
     assert_int_equal(end(&r, D), FAR_OK);
@@ -238,14 +246,9 @@ static void inserts_deletes_and_modifies_do_not_join(void **state)
     (void)state;
     for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct rig r;
-        open_rig(&r, 4096, 3);
-        make_hot(&r, true);
-        begin(&r, A, FAR_OP_UPDATE);
-        begin(&r, B, FAR_OP_UPDATE);
-        begin(&r, C, cases[i].kind);
-        assert_int_equal(end(&r, A), FAR_OK);
-        assert_int_equal(end(&r, B), FAR_OK);
-        assert_int_equal(end(&r, C), cases[i].status);
+        open_hot(&r, 4096, 3, true);
+        meet(&r, FAR_OP_UPDATE, FAR_OP_UPDATE, cases[i].kind);
+        all_end(&r, FAR_OK, FAR_OK, cases[i].status);
         assert_int_equal(value_of(&r, 0), cases[i].value);
         close_rig(&r);
     }
@@ -256,21 +259,12 @@ static void nobody_joins_an_insert_or_a_modify(void **state)
 {
     struct rig r;
     (void)state;
-    open_rig(&r, 4096, 3);
-    make_hot(&r, false);
-    begin(&r, A, FAR_OP_UPDATE);
-    begin(&r, B, FAR_OP_INSERT);
-    begin(&r, C, FAR_OP_PUT);
-    assert_int_equal(end(&r, A), FAR_NOT_FOUND);
-    assert_int_equal(end(&r, B), FAR_OK);
-    assert_int_equal(end(&r, C), FAR_OK);
+    open_hot(&r, 4096, 3, false);
+    meet(&r, FAR_OP_UPDATE, FAR_OP_INSERT, FAR_OP_PUT);
+    all_end(&r, FAR_NOT_FOUND, FAR_OK, FAR_OK);
     assert_int_equal(value_of(&r, 0), r.value[C]);
-    begin(&r, A, FAR_OP_UPDATE);
-    begin(&r, B, FAR_OP_MODIFY);
-    begin(&r, C, FAR_OP_PUT);
-    assert_int_equal(end(&r, A), FAR_OK);
-    assert_int_equal(end(&r, B), FAR_OK);
-    assert_int_equal(end(&r, C), FAR_OK);
+    meet(&r, FAR_OP_UPDATE, FAR_OP_MODIFY, FAR_OP_PUT);
+    all_end(&r, FAR_OK, FAR_OK, FAR_OK);
     assert_int_equal(value_of(&r, 0), r.value[C]);
     assert_int_equal(joined(&r, C), 0);
     close_rig(&r);
@@ -287,11 +281,8 @@ static void a_follower_of_a_leader_that_fails_executes_itself(void **state)
 {
     struct rig r;
     (void)state;
-    open_rig(&r, 4096, 3);
-    make_hot(&r, true);
-    begin(&r, A, FAR_OP_UPDATE);
-    begin(&r, B, FAR_OP_UPDATE);
-    begin(&r, C, FAR_OP_UPDATE);
+    open_hot(&r, 4096, 3, true);
+    meet(&r, FAR_OP_UPDATE, FAR_OP_UPDATE, FAR_OP_UPDATE);
     assert_int_equal(end(&r, A), FAR_OK);
     int (*post)(struct fab_ep *, struct fab_req *) = r.store.clock->ops.post;
     r.store.clock->ops.post = refuse;
@@ -308,8 +299,7 @@ static void a_follower_that_loses_patience_executes_itself(void **state)
 {
     struct rig r;
     (void)state;
-    open_rig(&r, 4096, 3);
-    make_hot(&r, true);
+    open_hot(&r, 4096, 3, true);
     begin(&r, A, FAR_OP_UPDATE); /* and stands still */
     begin(&r, B, FAR_OP_UPDATE); /* so does this one, in the queue */
     begin(&r, C, FAR_OP_UPDATE);
@@ -328,14 +318,11 @@ static void groups_of_two_keys_share_a_word(void **state)
 {
     struct rig r;
     (void)state;
-    open_rig(&r, 1, 3);
-    make_hot(&r, true);
+    open_hot(&r, 1, 3, true);
     begin(&r, A, FAR_OP_UPDATE);
     begin(&r, B, FAR_OP_UPDATE);
     begin_on(&r, C, FAR_OP_UPDATE, 1);
-    assert_int_equal(end(&r, A), FAR_OK);
-    assert_int_equal(end(&r, B), FAR_OK);
-    assert_int_equal(end(&r, C), FAR_OK);
+    all_end(&r, FAR_OK, FAR_OK, FAR_OK);
     assert_int_equal(value_of(&r, 1), r.value[C]);
     assert_int_equal(value_of(&r, 0), r.value[B]);
     close_rig(&r);
@@ -347,11 +334,8 @@ static void a_record_that_is_used_again_says_nothing(void **state)
 {
     struct rig r;
     (void)state;
-    open_rig(&r, 4096, 0);
-    make_hot(&r, false);
-    begin(&r, A, FAR_OP_UPDATE);
-    begin(&r, B, FAR_OP_UPDATE);
-    begin(&r, C, FAR_OP_PUT);
+    open_hot(&r, 4096, 0, false);
+    meet(&r, FAR_OP_UPDATE, FAR_OP_UPDATE, FAR_OP_PUT);
     assert_int_equal(end(&r, A), FAR_NOT_FOUND);
     assert_int_equal(end(&r, B), FAR_NOT_FOUND);
     begin_on(&r, B, FAR_OP_PUT, 1);
@@ -367,8 +351,7 @@ static void a_session_whose_heartbeat_is_due_does_not_follow(void **state)
 {
     struct rig r;
     (void)state;
-    open_rig(&r, 4096, 3);
-    make_hot(&r, true);
+    open_hot(&r, 4096, 3, true);
     store_rig_pass(&r.store, puppet_lease_ns(&r.session[A]->client) / 4);
     begin(&r, D, FAR_OP_UPDATE); /* it sends its heartbeat */
     assert_int_equal(end(&r, D), FAR_OK);
@@ -391,9 +374,7 @@ static void long_keys_and_cold_keys_have_no_groups(void **state)
         for (unsigned s = 0; s < SESSIONS; s++)
             assert_int_equal(far_put(r.session[s], r.store.table, key, sizeof key, &r.value[s], 8),
                              FAR_OK);
-    begin(&r, A, FAR_OP_PUT);
-    begin(&r, B, FAR_OP_PUT);
-    begin(&r, C, FAR_OP_PUT);
+    meet(&r, FAR_OP_PUT, FAR_OP_PUT, FAR_OP_PUT);
     assert_int_equal(end(&r, C), FAR_OK);
     assert_int_equal(end(&r, B), FAR_OK);
     assert_int_equal(end(&r, A), FAR_OK);
