@@ -122,7 +122,7 @@ void check_plan(struct check *c)
     *p = (struct plan){
         .knobs = pool_knobs_default, .granule = 8, .nodes = 1, .ring = 1, .tables = 1};
     p->knobs.patience = 3;
-    p->knobs.group_words = 0;
+    p->knobs.group_words = p->knobs.turn_queues = 0;
     if (c->program) {
         p->cold = c->set->grow ? COLD_KEYS_MAX : 0; /* check_setup.c finds out how many it takes */
         p->growers = c->set->grow > 0;

@@ -125,7 +125,8 @@ static void share_processes(struct check *c)
     p->processes = 1 + choose(c, 2);
     p->knobs.group_words = 1u << choose(c, 3);
     p->knobs.group_spares = choose(c, 2) ? pool_knobs_default.group_spares : 0;
-    p->knobs.group_patience = 16384ull << choose(c, 8);
+    p->knobs.group_patience = p->knobs.turn_patience = 16384ull << choose(c, 8);
+    p->knobs.turn_queues = p->knobs.group_words;
     if (choose(c, 4) > 0 && p->cold > 0) /* tables are to grow */
         return;
     p->focus = true;

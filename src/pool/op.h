@@ -39,6 +39,8 @@ struct knobs {
     unsigned group_words;     /* of the table of groups of a process (groups.h); 0: none       */
     uint64_t group_patience; /* nanoseconds, drawn below this for each operation; 0: see groups.c */
     unsigned group_spares;   /* records of a session besides one for each operation           */
+    unsigned turn_queues;    /* of a process (turns.h); 0: none                                */
+    uint64_t turn_patience;  /* nanoseconds, drawn below this for each turn; 0: see turns.c    */
     unsigned iterate_parts;  /* parts of a table that a call of an iteration reads at most    */
     bool scatters;           /* objects that any node may hold are dealt to all nodes, in pairs */
 
@@ -78,6 +80,7 @@ struct pool {
     bool evicts; /* clients that died idle are looked for when all slots are taken */
     bool waits;  /* for clients that are silent and not known to be dead (LEASE-L5) */
     struct fab *fab;
+    struct turns *turns; /* NULL: none */
     struct knobs knobs;
     uint64_t pool_id;
     unsigned nodes;

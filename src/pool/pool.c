@@ -18,6 +18,7 @@ const struct knobs pool_knobs_default = {
     .iterate_parts = UINT32_MAX,
     .group_words = 4096,
     .group_spares = 3,
+    .turn_queues = 1024,
 };
 
 #define CLIENTS_DEFAULT 256

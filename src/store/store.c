@@ -1,11 +1,24 @@
 /* Pools: the handles that all threads of a process share. */
 #include "store/store_internal.h"
 
+#include "pool/turns.h"
 #include "store/keeper.h"
 #include "store/maintain.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+
+/* Operations of a process wait for each other where far memory makes them wait. Without memory for
+ * that they do not. */
+static void open_groups(far_pool *pool)
+{
+    const struct knobs *knobs = &pool->pool.knobs;
+    unsigned processes = pool->fab->processes ? pool->fab->processes : 1;
+    if (knobs->group_words > 0)
+        pool->groups = store_groups_open(processes, knobs->group_words);
+    if (knobs->turn_queues > 0)
+        pool->pool.turns = turns_open(processes, knobs->turn_queues);
+}
 
 int store_open(struct fab *fab, const struct knobs *knobs, far_pool **out)
 {
@@ -22,9 +35,8 @@ int store_open(struct fab *fab, const struct knobs *knobs, far_pool **out)
     pool->fab = fab;
     pool->opener = pool->process;
     store_maintain_pool(pool);
-    if (fab->groups && pool->pool.knobs.group_words > 0)
-        pool->groups =
-            store_groups_open(fab->processes ? fab->processes : 1, pool->pool.knobs.group_words);
+    if (fab->groups)
+        open_groups(pool);
     pthread_mutex_init(&pool->lock, NULL);
     *out = pool;
     return FAR_OK;
@@ -58,6 +70,7 @@ static void free_pool(far_pool *pool, bool ours)
         free(pool->table[i]);
     free(pool->table);
     store_groups_close(pool->groups);
+    turns_close(pool->pool.turns);
     if (ours)
         pthread_mutex_destroy(&pool->lock);
     if (pool->owns_fab && (ours || (pool->fab->caps & FAB_CAP_LOCAL)))

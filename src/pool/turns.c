@@ -1,0 +1,106 @@
+#include "pool/turns.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+/* Tickets are numbered one after the other, and come round. It is a ticket's turn if `serving` is
+ * its number or a later one. */
+struct turn_queue {
+    _Atomic uint32_t next; /* the ticket of the next one that comes */
+    _Atomic uint32_t serving;
+};
+
+/* How long a queue may stand still, in times that a turn usually lasts; and how often one looks. */
+#define PATIENCE     32u
+#define LOOKS        8u
+#define TYPICAL_NS   4000u
+#define LOOK_NS_MOST 50000u
+
+struct turns {
+    _Atomic uint64_t typical; /* nanoseconds that turns last, on average */
+    uint64_t mask;
+    struct turn_queue queue[];
+};
+
+struct turns *turns_open(unsigned processes, unsigned queues)
+{
+    ASSERT(processes > 0 && queues > 0 && (queues & (queues - 1)) == 0);
+    struct turns *t = calloc(1, sizeof *t + (size_t)processes * queues * sizeof *t->queue);
+    if (!t)
+        return NULL;
+    t->mask = queues - 1;
+    atomic_init(&t->typical, TYPICAL_NS);
+    return t;
+}
+
+void turns_close(struct turns *t)
+{
+    free(t);
+}
+
+static bool is_served(uint32_t serving, uint32_t ticket)
+{
+    return (int32_t)(serving - ticket) >= 0;
+}
+
+/* TURN-1: the queue stands still. Those in front are not waited for any more. */
+static void skip(struct turn_queue *q, uint32_t ticket)
+{
+    uint32_t serving = atomic_load_explicit(&q->serving, memory_order_relaxed);
+    while (!is_served(serving, ticket) &&
+           !atomic_compare_exchange_weak_explicit(&q->serving, &serving, ticket,
+                                                  memory_order_relaxed, memory_order_relaxed))
+        ;
+}
+
+static void wait_for_turn(const struct turns *t, struct op *op, struct turn_queue *q,
+                          uint32_t ticket)
+{
+    uint64_t typical = atomic_load_explicit(&t->typical, memory_order_relaxed);
+    uint64_t look = typical / LOOKS < LOOK_NS_MOST ? typical / LOOKS : LOOK_NS_MOST;
+    uint64_t most = op->pool->knobs.turn_patience;
+    uint64_t patience = most > 0 ? op_random(op, most) : PATIENCE * typical;
+    uint64_t moved = batch_now(&op->batch);
+    uint32_t last = atomic_load_explicit(&q->serving, memory_order_relaxed);
+    for (unsigned looks = 0; !is_served(last, ticket); looks++) {
+        if (looks >= PATIENCE * LOOKS || batch_now(&op->batch) - moved > patience) {
+            skip(q, ticket);
+            return;
+        }
+        op_wait(op, look);
+        uint32_t serving = atomic_load_explicit(&q->serving, memory_order_relaxed);
+        if (serving != last) {
+            moved = batch_now(&op->batch);
+            looks = 0;
+        }
+        last = serving;
+    }
+}
+
+void turn_take(struct op *op, gaddr at, struct turn *turn)
+{
+    struct turns *t = op->pool->turns;
+    turn->queue = NULL;
+    if (!t)
+        return;
+    ASSERT(op->batch.count == 0);
+    uint64_t process = op->batch.ep->process, hash = at * 0x9e3779b97f4a7c15u >> 32;
+    struct turn_queue *q = &t->queue[process * (t->mask + 1) + (hash & t->mask)];
+    uint32_t ticket = atomic_fetch_add_explicit(&q->next, 1, memory_order_relaxed);
+    wait_for_turn(t, op, q, ticket);
+    *turn = (struct turn){.queue = q, .ticket = ticket, .since = batch_now(&op->batch)};
+}
+
+void turn_give(struct op *op, struct turn *turn)
+{
+    struct turns *t = op->pool->turns;
+    uint32_t mine = turn->ticket;
+    if (!turn->queue)
+        return;
+    (void)atomic_compare_exchange_strong_explicit(&turn->queue->serving, &mine, mine + 1,
+                                                  memory_order_relaxed, memory_order_relaxed);
+    turn->queue = NULL;
+    uint64_t lasted = batch_now(&op->batch) - turn->since;
+    uint64_t typical = atomic_load_explicit(&t->typical, memory_order_relaxed);
+    atomic_store_explicit(&t->typical, typical - typical / 16 + lasted / 16, memory_order_relaxed);
+}
