@@ -905,7 +905,7 @@ struct far_op_stats {
     uint64_t bytes_read;
     uint64_t bytes_written;
     uint64_t entries; /* iterate, scan: entries returned */
-    uint64_t joined;  /* changes that another one of the process made needless: no round trips */
+    uint64_t joined;  /* changes that were done with another one of the process: no round trips */
     /* Operations by the round trips that each took; the last is for those that took more, too. */
     uint64_t took[FAR_RTTS_TOLD];
 };

@@ -146,7 +146,7 @@ static void print_joined(struct bench_print *r, const char *name, const struct f
 {
     if (s->joined > 0)
         text_say(r->out, "  ",
-                 "%s: %.1f %% were overwritten at once by another one of their process, and took "
+                 "%s: %.1f %% were done with another one of their process, and took "
                  "no round trip; the figures above are those of the others",
                  name, 100 * bench_per(s->joined, s->count));
 }

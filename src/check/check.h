@@ -88,11 +88,11 @@ struct check_coverage {
     uint64_t cached_changes;               /* objects replaced that such entries name         */
     uint64_t dropped, found_gone;          /* tables; operations that found theirs dropped    */
     uint64_t checked, repaired;            /* tables or pools, by clients at work             */
-    uint64_t slept;   /* clients that slept while others worked, and went on              */
-    uint64_t emptied; /* pools whose tables were all dropped and made again               */
-    uint64_t joined,
-        left;         /* changes that others made needless; that have lost patience with them */
-    uint64_t stopped; /* clients that stopped within a WRITE for longer than a lease      */
+    uint64_t slept;        /* clients that slept while others worked, and went on              */
+    uint64_t emptied;      /* pools whose tables were all dropped and made again               */
+    uint64_t joined, rode; /* changes that others made needless; that others carried out  */
+    uint64_t left;         /* that have lost patience with others                         */
+    uint64_t stopped;      /* clients that stopped within a WRITE for longer than a lease      */
     bool struck, struck_again; /* a fault at a chosen place, and one in a recovery after it */
     bool growing, mcas_emulated, no_fence;
     bool lives;     /* without a fence, and it is known which processes live */
@@ -173,6 +173,7 @@ void check_add_counts(struct sim_counts *sum, const struct sim_counts *one);
     X(emptied, "pools_emptied", one->emptied)                                                      \
     X(stopped, "stopped_within_a_write", one->stopped)                                             \
     X(joined, "changes_joined", one->joined)                                                       \
+    X(rode, "changes_that_rode", one->rode)                                                        \
     X(left, "changes_that_left_a_group", one->left)                                                \
     X(lives, "runs_with_known_processes", one->lives)                                              \
     X(struck, "faults_at_chosen_places", one->struck)                                              \

@@ -151,6 +151,7 @@ void check_count_session(struct check *c, const far_session *session)
 {
     c->result.reaped += session->client.watch.reaped;
     c->result.coverage.joined += session->groups.joined;
+    c->result.coverage.rode += session->groups.rode;
     c->result.coverage.left += session->groups.left;
 }
 

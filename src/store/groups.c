@@ -1,6 +1,8 @@
 /* Groups of operations on one key: see groups.h. */
 #include "store/groups.h"
 
+#include "store/store.h"
+
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -156,8 +158,7 @@ void store_groups_leave(struct group_session *s)
 /* ---- records --------------------------------------------------------------------------------- */
 
 /* Makes a group. No word has it yet. 0: the session has no record left. */
-static uint64_t make_group(struct group_session *s, enum group_kind kind, uint64_t table,
-                           struct slice key)
+static uint64_t make_group(struct group_session *s, const struct far_op *request)
 {
     if (s->record_count == 0)
         return 0;
@@ -169,13 +170,13 @@ static uint64_t make_group(struct group_session *s, enum group_kind kind, uint64
         (atomic_load_explicit(&r->state, memory_order_relaxed) >> OUTCOME_BITS) + 1;
     atomic_store_explicit(&r->state, generation << OUTCOME_BITS, memory_order_relaxed);
     __atomic_thread_fence(__ATOMIC_RELEASE); /* GROUP-G6 */
-    memcpy(words, key.data, key.len);
-    atomic_store_explicit(&r->table, table, memory_order_relaxed);
-    atomic_store_explicit(&r->key_len, key.len, memory_order_relaxed);
+    memcpy(words, request->key, request->key_len);
+    atomic_store_explicit(&r->table, request->table->number, memory_order_relaxed);
+    atomic_store_explicit(&r->key_len, request->key_len, memory_order_relaxed);
     for (unsigned i = 0; i < GROUP_KEY_WORDS; i++)
         atomic_store_explicit(&r->key[i], words[i], memory_order_relaxed);
-    return generation << GENERATION_SHIFT | number << RECORD_SHIFT | (uint64_t)kind << KIND_SHIFT |
-           PHASE_OPEN;
+    return generation << GENERATION_SHIFT | number << RECORD_SHIFT |
+           (uint64_t)group_kind(request) << KIND_SHIFT | PHASE_OPEN;
 }
 
 static void give_record(struct group_session *s, uint64_t word)
@@ -194,13 +195,13 @@ static enum outcome outcome_of(const struct groups *g, uint64_t word)
 }
 
 /* Is it a group of this key? */
-static bool is_of_key(const struct groups *g, uint64_t word, uint64_t table, struct slice key)
+static bool is_of_key(const struct groups *g, uint64_t word, const struct far_op *request)
 {
     const struct group_record *r = record_of(g, word);
     uint64_t words[GROUP_KEY_WORDS] = {0};
-    memcpy(words, key.data, key.len);
-    bool same = atomic_load_explicit(&r->table, memory_order_relaxed) == table &&
-                atomic_load_explicit(&r->key_len, memory_order_relaxed) == key.len;
+    memcpy(words, request->key, request->key_len);
+    bool same = atomic_load_explicit(&r->table, memory_order_relaxed) == request->table->number &&
+                atomic_load_explicit(&r->key_len, memory_order_relaxed) == request->key_len;
     for (unsigned i = 0; i < GROUP_KEY_WORDS; i++)
         same &= atomic_load_explicit(&r->key[i], memory_order_relaxed) == words[i];
     __atomic_thread_fence(__ATOMIC_ACQUIRE); /* GROUP-G6 */
@@ -209,11 +210,17 @@ static bool is_of_key(const struct groups *g, uint64_t word, uint64_t table, str
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 
+/* How long it takes until the next look whether another operation has ended. */
+static uint64_t look_ns(const struct groups *g)
+{
+    uint64_t ns = atomic_load_explicit(&g->typical, memory_order_relaxed) / LOOKS;
+    return ns < LOOK_NS_MOST ? ns : LOOK_NS_MOST;
+}
+
 /* Waits for the end of a group, or until patience is lost: OUTCOME_NONE. */
 static enum outcome await_end(const struct groups *g, struct op *op, uint64_t word)
 {
-    uint64_t typical = atomic_load_explicit(&g->typical, memory_order_relaxed);
-    uint64_t look = typical / LOOKS < LOOK_NS_MOST ? typical / LOOKS : LOOK_NS_MOST;
+    uint64_t typical = atomic_load_explicit(&g->typical, memory_order_relaxed), look = look_ns(g);
     uint64_t most = op->pool->knobs.group_patience, began = batch_now(&op->batch);
     uint64_t patience = most > 0 ? op_random(op, most) : PATIENCE * typical;
     enum outcome outcome = outcome_of(g, word);
@@ -241,6 +248,51 @@ static bool may_join(enum group_kind kind, uint64_t word)
            (leader == kind || leader == GROUP_UPDATE);
 }
 
+/* ---- rides ----------------------------------------------------------------------------------- */
+
+/* GROUP-G7. An operation that waits for its turn, and takes others of its session with it. */
+struct waiting {
+    const struct far_op *request;
+    struct rider *riders, **last;
+    struct waiting *next;
+};
+
+static struct waiting *driver_of(const struct group_session *s, const struct far_op *request)
+{
+    struct waiting *w = s->waiting;
+    while (w && (w->request->table != request->table || w->request->key_len != request->key_len ||
+                 memcmp(w->request->key, request->key, request->key_len) != 0))
+        w = w->next;
+    return w;
+}
+
+/* GROUP-G5. Waits for the end of the group before its own. Returns those that ride with it. */
+static struct rider *await_turn(struct group_session *s, struct op *op, uint64_t theirs,
+                                const struct far_op *request)
+{
+    struct waiting me = {.request = request, .last = &me.riders, .next = s->waiting}, **at;
+    s->waiting = &me;
+    (void)await_end(s->groups, op, theirs);
+    for (at = &s->waiting; *at != &me; at = &(*at)->next)
+        ;
+    *at = me.next;
+    return me.riders;
+}
+
+/* Rides with `driver`. False: it has to execute itself. */
+static bool ride(struct group_session *s, struct op *op, struct waiting *driver,
+                 const struct far_op *request, int *rc)
+{
+    struct rider me = {.request = request, .state = RIDER_WAITS};
+    *driver->last = &me;
+    driver->last = &me.next;
+    while (me.state == RIDER_WAITS)
+        op_wait(op, look_ns(s->groups));
+    *rc = me.rc;
+    s->rode += me.state == RIDER_DONE;
+    return me.state == RIDER_DONE;
+}
+
 /* ---- operations ------------------------------------------------------------------------------ */
 
 /* Puts a new group into a word that has `before`. False: it has another one, which is in *before
@@ -264,12 +316,12 @@ static void lead(struct group_session *s, struct op *op, uint64_t mine, struct g
 }
 
 /* GROUP-G1: takes the place of the group that it has lost patience with. */
-static void replace(struct group_session *s, struct op *op, enum group_kind kind, uint64_t table,
-                    struct slice key, uint64_t theirs, struct grouped *grouped)
+static void replace(struct group_session *s, struct op *op, const struct far_op *request,
+                    uint64_t theirs, struct grouped *grouped)
 {
     _Atomic uint64_t *word = &s->words[grouped->at];
     uint64_t now = atomic_load_explicit(word, memory_order_acquire);
-    uint64_t mine = same_group(now, theirs) ? make_group(s, kind, table, key) : 0;
+    uint64_t mine = same_group(now, theirs) ? make_group(s, request) : 0;
     if (mine == 0)
         return;
     if (publish(word, &now, closed(mine)))
@@ -278,37 +330,40 @@ static void replace(struct group_session *s, struct op *op, enum group_kind kind
         give_record(s, mine);
 }
 
-bool store_group_begin(struct group_session *s, struct op *op, enum group_kind kind, uint64_t table,
-                       struct slice key, uint64_t hash, bool waits, struct grouped *grouped,
-                       int *rc)
+bool store_group_begin(struct group_session *s, struct op *op, const struct far_op *request,
+                       uint64_t hash, bool waits, struct grouped *grouped, int *rc)
 {
     struct groups *g = s->groups;
+    struct waiting *driver;
+    enum group_kind kind = group_kind(request);
     grouped->at = (uint32_t)(hash & s->mask);
     _Atomic uint64_t *word = &s->words[grouped->at];
     uint64_t theirs = atomic_load_explicit(word, memory_order_acquire), mine = 0;
-    if (key.len > GROUP_KEY_BYTES)
+    if (request->key_len > GROUP_KEY_BYTES)
         return false;
     for (unsigned i = 0; i < TRIES; i++) {
-        if (theirs != 0 && (!waits || !is_of_key(g, theirs, table, key)))
+        if (theirs != 0 && (!waits || !is_of_key(g, theirs, request)))
             break;
         if (theirs != 0 && may_join(kind, theirs)) {
             if (mine != 0)
                 give_record(s, mine);
             enum outcome leader = await_end(g, op, theirs);
             if (leader == OUTCOME_NONE)
-                replace(s, op, kind, table, key, theirs, grouped);
+                replace(s, op, request, theirs, grouped);
             bool done = is_done(kind, leader, rc);
             s->joined += done;
             s->left += leader == OUTCOME_NONE;
             return done;
         }
+        if (theirs != 0 && mine == 0 && (driver = driver_of(s, request)))
+            return ride(s, op, driver, request, rc);
         if (mine == 0)
-            mine = make_group(s, kind, table, key);
+            mine = make_group(s, request);
         if (mine == 0)
             return false;
         if (publish(word, &theirs, mine)) {
             if (theirs != 0)
-                (void)await_end(g, op, theirs); /* GROUP-G5 */
+                grouped->riders = await_turn(s, op, theirs, request);
             lead(s, op, mine, grouped);
             return false;
         }

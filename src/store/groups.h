@@ -34,6 +34,10 @@
  *       compares the generation when it reads how the group ended, which is after it has read the
  *       key. Records belong to the pool, because a follower may read one after the session of its
  *       leader was closed.
+ *   GROUP-G7  Operations of one session that would wait one behind the other go out as one change
+ *       instead (ride.h): one of them waits, and the others ride with it. Whatever comes behind the
+ *       instant at which it goes out, waits for the next one. One thread drives them all, so nobody
+ *       loses patience.
  *
  * Cold keys must not pay for this. So an operation only looks at the word, and makes a group for a
  * key only if its session has changed it a short while ago. Gets do not take part: they do not
@@ -76,7 +80,9 @@ struct group_session {
         seen[GROUP_SEEN]; /* keys that the session has changed: hashes, by other bits of them */
     uint32_t *record;     /* numbers of records that the session may use: a queue */
     unsigned record_first, record_count, record_room;
-    uint64_t joined, left; /* operations that were done as followers, or have lost patience */
+    struct waiting *waiting; /* operations of the session that wait, and take others with them */
+    /* Operations that were done as followers, or as riders, or have lost patience. */
+    uint64_t joined, rode, left;
 };
 
 /* Borrows records for as many operations at once; if there is no memory, the session has no groups.
@@ -85,14 +91,29 @@ void store_groups_join(struct groups *groups, unsigned process, unsigned operati
                        struct group_session *session);
 void store_groups_leave(struct group_session *session);
 
-/* What a group may do with an operation, by its kind. */
+/* What a group may do with an operation. */
 enum group_kind { GROUP_OTHER, GROUP_PUT, GROUP_UPDATE };
+static inline enum group_kind group_kind(const struct far_op *request)
+{
+    return request->kind == FAR_OP_PUT      ? GROUP_PUT
+           : request->kind == FAR_OP_UPDATE ? GROUP_UPDATE
+                                            : GROUP_OTHER;
+}
+
+/* An operation that rides with another one. */
+struct rider {
+    struct rider *next;
+    const struct far_op *request;
+    enum { RIDER_WAITS, RIDER_DONE, RIDER_ALONE } state; /* alone: it has to execute itself */
+    int rc;                                              /* if it is done */
+};
 
 /* An operation's part. */
 struct grouped {
-    uint64_t word;      /* of the group that it leads; 0: none */
-    uint32_t at;        /* of its word in the table */
-    uint64_t closed_at; /* when it began to go to far memory */
+    uint64_t word;        /* of the group that it leads; 0: none */
+    uint32_t at;          /* of its word in the table */
+    uint64_t closed_at;   /* when it began to go to far memory */
+    struct rider *riders; /* of an operation that goes out: those that ride with it, in order */
 };
 
 /* Keys with the same hash share a word, which does no harm but to speed. */
@@ -121,10 +142,10 @@ static inline bool group_is_hot(struct group_session *session, uint64_t hash)
 }
 
 /* The change of a hot key begins. True: it is done, with the status *rc. False: the caller executes
- * it and then calls store_group_end() with its status. `waits`: may it wait for others? */
-bool store_group_begin(struct group_session *session, struct op *op, enum group_kind kind,
-                       uint64_t table, struct slice key, uint64_t hash, bool waits,
-                       struct grouped *grouped, int *rc);
+ * it and those that ride with it, and then calls store_group_end() with its status. `waits`: may it
+ * wait for others? */
+bool store_group_begin(struct group_session *session, struct op *op, const struct far_op *request,
+                       uint64_t hash, bool waits, struct grouped *grouped, int *rc);
 void store_group_end(struct group_session *session, struct op *op, enum group_kind kind,
                      const struct grouped *grouped, int rc);
 

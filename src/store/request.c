@@ -1,4 +1,5 @@
 /* One operation on a table: its arguments, its attempts and its statistics. */
+#include "store/ride.h"
 #include "store/store_internal.h"
 
 #include <limits.h>
@@ -27,36 +28,15 @@ struct request_change {
 static enum change_action decide(struct change *change, struct slice old)
 {
     struct request_change *c = (struct request_change *)change; /* `change` comes first */
-    const struct far_op *r = c->request;
-    change->value = (struct slice){NULL, 0};
-    switch (r->modify(r->modify_arg, old.data, old.len, &change->value.data, &change->value.len)) {
-    case FAR_STORE:
-        c->error = change->value.len > index_value_max(r->table->index.ops) ? FAR_VALUE_SIZE
-                   : !change->value.data && change->value.len > 0           ? FAR_INVALID
-                                                                            : FAR_OK;
-        return c->error == FAR_OK ? CHANGE_STORE : CHANGE_NOTHING;
-    case FAR_REMOVE:
-        c->error = FAR_OK;
-        return CHANGE_REMOVE;
-    case FAR_KEEP:
-        c->error = FAR_OK;
-        return CHANGE_NOTHING;
-    }
-    c->error = FAR_INVALID;
-    return CHANGE_NOTHING;
+    enum change_action action;
+    c->error = store_ask(c->request, old, &change->value, &action);
+    return action;
 }
 
 static int change(struct op *op, const struct far_op *r, struct index_view *view)
 {
-    static const enum change_action action[FAR_OP_KINDS][2] = {
-        [FAR_OP_PUT] = {CHANGE_STORE, CHANGE_STORE},
-        [FAR_OP_INSERT] = {CHANGE_STORE, CHANGE_NOTHING},
-        [FAR_OP_UPDATE] = {CHANGE_NOTHING, CHANGE_STORE},
-        [FAR_OP_DELETE] = {CHANGE_NOTHING, CHANGE_REMOVE},
-        [FAR_OP_MODIFY] = {CHANGE_ASK, CHANGE_ASK},
-    };
-    struct request_change c = {.change = {.absent = action[r->kind][0],
-                                          .present = action[r->kind][1],
+    struct request_change c = {.change = {.absent = store_action(r, false),
+                                          .present = store_action(r, true),
                                           .value = {r->value, r->value_len},
                                           .decide = decide},
                                .request = r};
@@ -239,24 +219,30 @@ static int check_request(const struct far_op *r)
     return FAR_OK;
 }
 
-static enum group_kind group_kind(enum far_op_kind kind)
-{
-    return kind == FAR_OP_PUT ? GROUP_PUT : kind == FAR_OP_UPDATE ? GROUP_UPDATE : GROUP_OTHER;
-}
-
 /* A session does not wait for others if it has something to do in far memory: to renew its lease,
  * for instance. Nor if its program may sleep until the descriptor is readable: nobody would wake
  * it. */
 static bool begin_grouped(far_session *s, struct op *op, const struct far_op *r,
                           struct grouped *grouped, int *rc)
 {
-    struct slice key = {r->key, r->key_len};
-    uint64_t table = r->table->number, hash = group_hash(key, table);
+    uint64_t hash = group_hash((struct slice){r->key, r->key_len}, r->table->number);
     if (__builtin_expect(!group_is_hot(&s->groups, hash), 1))
         return false;
     bool waits = !s->wait && !client_is_due(op->client);
-    return store_group_begin(&s->groups, op, group_kind(r->kind), table, key, hash, waits, grouped,
-                             rc);
+    return store_group_begin(&s->groups, op, r, hash, waits, grouped, rc);
+}
+
+/* The same for an operation and those that ride with it. A function of its own, so that other
+ * operations need less stack. */
+static __attribute__((noinline)) int attempt_ride(far_session *s, struct op *op,
+                                                  const struct far_op *r, struct rider *riders,
+                                                  struct far_result *result)
+{
+    struct ride ride;
+    struct far_op change;
+    store_ride_begin(&ride, r, riders, &change);
+    int rc = attempt(s, op, &change, result);
+    return store_ride_end(&ride, &rc) ? rc : attempt(s, op, r, result);
 }
 
 static int run(far_session *s, struct op *op, const struct far_op *r, struct far_result *result)
@@ -269,12 +255,15 @@ static int run(far_session *s, struct op *op, const struct far_op *r, struct far
         return err_fail(FAR_NO_MEMORY, "no memory for a view");
     struct far_op_stats *stats = &state->stats.op[r->kind];
     op->cost = (struct cost){0};
-    struct grouped grouped = {0};
+    struct grouped grouped;
+    grouped.word = 0;
+    grouped.riders = NULL;
     if (changes(r->kind) && s->groups.groups && begin_grouped(s, op, r, &grouped, &rc)) {
         stats->joined++;
         goto done;
     }
-    rc = attempt(s, op, r, result);
+    rc =
+        grouped.riders ? attempt_ride(s, op, r, grouped.riders, result) : attempt(s, op, r, result);
     if (rc == FAR_UNREACHABLE && fab_away(op->pool->fab)) { /* AWAY-3: is the node back? */
         rc = without_effect(pool_meet(op));
         if (rc == FAR_OK)
@@ -290,7 +279,7 @@ static int run(far_session *s, struct op *op, const struct far_op *r, struct far
         rc = attempt(s, op, r, result);
     }
     if (grouped.word != 0)
-        store_group_end(&s->groups, op, group_kind(r->kind), &grouped, rc);
+        store_group_end(&s->groups, op, group_kind(r), &grouped, rc);
     if (r->kind == FAR_OP_MODIFY && status_means(rc, STATUS_ANSWER))
         rc = FAR_OK; /* the callback decided to do nothing */
     if (rc == FAR_CONTENTION || rc == FAR_POOL_FULL)

@@ -3,6 +3,7 @@
  *
  *   wait      the descriptor that a ring is waited for with
  *   groups    changes of one key that wait for each other
+ *   ride      operations of a session on one key that go out as one change
  *   call      what every public function does first and last
  *   keeper    the thread that looks after idle sessions
  *   handle    the handles of tables, which all threads share

@@ -44,17 +44,17 @@ while read -r index rate; do
 done < <(awk '$2 == "load" { print $1, $3 }' <<<"$out")
 
 # ---- popular keys ----
-# Changes of one key by one machine take turns, and some are overwritten at once. groups=0 turns that off.
+# Changes of one key by one machine take turns, and some are done with another one. groups=0 turns that off.
 popular() { # GROUPS
     run bench --pool "model:?machines=2&threads=8&depth=8&groups=$1" --index race --keys 100 --ops 20k --workload update \
         --json "$scratch/json"
     expect_code 0
 }
 popular 1
-expect_out "were overwritten at once by another one of their process"
+expect_out "were done with another one of their process"
 grep -q '"joined": [1-9]' "$scratch/json" || failed "does not count in its JSON those that joined others"
 popular 0
-[[ $out != *"overwritten at once"* ]] || failed "has groups though it must not"
+[[ $out != *"were done with another"* ]] || failed "has groups though it must not"
 ! grep -q '"joined"' "$scratch/json" || failed "counts in its JSON what cannot be"
 refused "option 'groups' takes a number from 0 to 1, not '2'" --pool 'model:?groups=2'
 
