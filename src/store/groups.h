@@ -116,25 +116,26 @@ struct grouped {
     struct rider *riders; /* of an operation that goes out: those that ride with it, in order */
 };
 
-/* Keys with the same hash share a word, which does no harm but to speed. */
-static inline uint64_t group_hash(struct slice key, uint64_t table)
+/* Keys with the same hash share a word, which does no harm but to speed. So the hash is simple, and
+ * does not have the table in it. */
+static inline uint64_t group_hash(const struct far_op *request)
 {
     uint64_t first = 0, last = 0;
-    if (__builtin_expect(key.len >= 8, 1)) {
-        memcpy(&first, key.data, 8);
-        memcpy(&last, (const char *)key.data + key.len - 8, 8);
+    size_t len = request->key_len;
+    if (__builtin_expect(len >= 8, 1)) {
+        memcpy(&first, request->key, 8);
+        memcpy(&last, (const char *)request->key + len - 8, 8);
     } else {
-        memcpy(&first, key.data, key.len);
+        memcpy(&first, request->key, len);
     }
-    first = (first ^ table) * 0x9e3779b97f4a7c15u;
-    first = (first ^ first >> 32 ^ last) * 0xd6e8feb86659fd93u;
-    return first ^ first >> 29;
+    first = (first ^ last >> 7) * 0x9e3779b1u;
+    return first ^ first >> 32;
 }
 
 /* Is there a group in the key's word, or has the session changed the key a short while ago? */
 static inline bool group_is_hot(struct group_session *session, uint64_t hash)
 {
-    uint16_t *seen = &session->seen[hash >> 16 & (GROUP_SEEN - 1)], tag = (uint16_t)(hash >> 48);
+    uint16_t *seen = &session->seen[hash >> 16 & (GROUP_SEEN - 1)], tag = (uint16_t)(hash >> 24);
     bool hot = *seen == tag;
     *seen = tag;
     return hot ||

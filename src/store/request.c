@@ -225,7 +225,7 @@ static int check_request(const struct far_op *r)
 static bool begin_grouped(far_session *s, struct op *op, const struct far_op *r,
                           struct grouped *grouped, int *rc)
 {
-    uint64_t hash = group_hash((struct slice){r->key, r->key_len}, r->table->number);
+    uint64_t hash = group_hash(r);
     if (__builtin_expect(!group_is_hot(&s->groups, hash), 1))
         return false;
     bool waits = !s->wait && !client_is_due(op->client);
