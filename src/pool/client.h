@@ -83,8 +83,7 @@ struct client_stock {
     bool giving;                      /* an operation passes some of it on              */
     uint64_t spares;                  /* classes whose last object is a spare (ALLOC-A7) */
     unsigned wanted;                  /* the class that alloc.c had no memory for       */
-    uint64_t recut_after;             /* time for the next sweep that only recuts memory */
-    uint64_t recut_at;                /* retired_ever at the last one                   */
+    uint64_t recut_at;                /* retired_ever at the last sweep for recutting   */
     unsigned scattered;               /* objects dealt to nodes in turn: a knob         */
 };
 
@@ -115,7 +114,6 @@ struct client_watch {
     unsigned next;       /* the slot to begin with: the recovery of one may wait for another */
     unsigned recoveries; /* operations that are recovering something                         */
     unsigned reaped;     /* clients recovered so far                                         */
-    uint64_t reap_after; /* time for the next search for dead clients, if memory is short    */
 };
 
 /* journal.c, journal_recover.c: the lines of the client's slot. */

@@ -80,7 +80,8 @@ struct pool {
     bool evicts; /* clients that died idle are looked for when all slots are taken */
     bool waits;  /* for clients that are silent and not known to be dead (LEASE-L5) */
     struct fab *fab;
-    struct turns *turns; /* NULL: none */
+    struct turns *turns;   /* NULL: none */
+    struct relief *relief; /* of each process: see relief.c */
     struct knobs knobs;
     uint64_t pool_id;
     unsigned nodes;

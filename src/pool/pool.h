@@ -117,6 +117,9 @@ int client_upkeep(struct op *op);
 /* After FAR_POOL_FULL, between operations: gets back memory that waits for its epoch or was lost.
  * FAR_OK: it is worth trying again. FAR_POOL_FULL: there is none. */
 int pool_make_room(struct op *op);
+/* What the sessions of a process share for that. NULL: no memory. */
+struct relief *pool_relief_open(unsigned processes);
+void pool_relief_close(struct relief *relief);
 
 /* An operation has failed with FAR_CONTENTION, FAR_POOL_FULL or, while it made room, FAR_TIMEOUT.
  * If it was held up by a client that stands still and whose process lives (LEASE-L4), the detail

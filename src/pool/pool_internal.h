@@ -77,7 +77,7 @@ uint64_t stock_count(const struct client *client, unsigned size_class);
 /* Has it one besides a spare, or a run that can be cut for one? */
 bool stock_serves(const struct client *client, unsigned size_class);
 /* Notes that a sweep begins that only cuts memory again. */
-void stock_note_recut(struct client *client, uint64_t now);
+void stock_note_recut(struct client *client);
 /* Is a stock past its limit, and does no other operation give some of it to the shared lists? The
  * first lets this operation do so, the second ends it. */
 bool stock_begin_giving(struct client *client, unsigned *node, unsigned *size_class);
@@ -144,9 +144,6 @@ bool client_watch(struct client *client, const struct client_slot *slots, unsign
                   uint64_t epoch, uint64_t asked);
 /* Sets the suspect: a slot, or -1. */
 void client_suspect(struct client *client, int slot);
-/* Is it time for another search for dead clients, because memory is short? Then the next one has to
- * wait for two leases. */
-bool client_may_reap(struct client *client, uint64_t now);
 /* Forgets what was seen of all clients. */
 void client_watch_again(struct client *client);
 #define WATCH_LEASES(ns) ((ns) + (ns) / 2) /* LEASE-L3 */

@@ -8,12 +8,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Operations of a process wait for each other where far memory makes them wait. Without memory for
- * that they do not. */
-static void open_groups(far_pool *pool)
+/* What operations of a process wait for each other with. Without memory for that they do not. */
+static void open_shared(far_pool *pool)
 {
     const struct knobs *knobs = &pool->pool.knobs;
     unsigned processes = pool->fab->processes ? pool->fab->processes : 1;
+    pool->pool.relief = pool_relief_open(processes);
+    if (!pool->fab->groups)
+        return;
     if (knobs->group_words > 0)
         pool->groups = store_groups_open(processes, knobs->group_words);
     if (knobs->turn_queues > 0)
@@ -35,8 +37,7 @@ int store_open(struct fab *fab, const struct knobs *knobs, far_pool **out)
     pool->fab = fab;
     pool->opener = pool->process;
     store_maintain_pool(pool);
-    if (fab->groups)
-        open_groups(pool);
+    open_shared(pool);
     pthread_mutex_init(&pool->lock, NULL);
     *out = pool;
     return FAR_OK;
@@ -71,6 +72,7 @@ static void free_pool(far_pool *pool, bool ours)
     free(pool->table);
     store_groups_close(pool->groups);
     turns_close(pool->pool.turns);
+    pool_relief_close(pool->pool.relief);
     if (ours)
         pthread_mutex_destroy(&pool->lock);
     if (pool->owns_fab && (ours || (pool->fab->caps & FAB_CAP_LOCAL)))

@@ -74,12 +74,151 @@ static void a_full_pool_that_two_sessions_share(void **state)
     }
 }
 
+#define CROWD    32u
+#define LEASE_MS 60u
+#define POSTS_MOST                                                                                 \
+    12000u /* once the pool is full: if each searched, 20,000 and more in two indexes */
+
+/* A session that puts one key after the other, until the pool is full. */
+struct filler {
+    far_session *session;
+    struct far_op op;
+    uint64_t key, began;
+    bool full;
+};
+
+static void put_next(struct store_rig *r, struct filler *f)
+{
+    f->key++;
+    f->began = r->clock->now;
+    assert_int_equal(far_submit(f->session, &f->op), FAR_OK);
+}
+
+static void open_filler(struct store_rig *r, unsigned number, struct filler *f)
+{
+    static const char value[4000];
+    struct far_session_options options = {.depth = 1, .seed = 4 + number};
+    *f = (struct filler){.key = (uint64_t)number << 32,
+                         .op = {.kind = FAR_OP_PUT,
+                                .table = r->table,
+                                .key = &f->key,
+                                .key_len = 8,
+                                .value = value,
+                                .value_len = sizeof value}};
+    assert_int_equal(far_session_open(r->pool, &options, &f->session), FAR_OK);
+    put_next(r, f);
+}
+
+static unsigned posts;
+static int (*real_post)(struct fab_ep *, struct fab_req *);
+
+static int count_post(struct fab_ep *ep, struct fab_req *req)
+{
+    posts++;
+    return real_post(ep, req);
+}
+
+/* RELIEF-1. All sessions find the pool full at the same time, and a client has died idle: to find
+ * that takes a lease and a half. If all of them watched for it, they would hold up the epochs that
+ * the others wait for. */
+static void a_crowd_in_a_full_pool_is_answered_soon(void **state)
+{
+    static struct filler filler[CROWD + 1];
+    struct store_rig r;
+    struct far_result result;
+    unsigned full = 0;
+    uint64_t longest = 0;
+    (void)state;
+    store_rig_open_driven(&r, "mem:?size=16m&defer=1&lease=60", NULL, NULL, NULL);
+    for (unsigned i = 0; i < CROWD + 1; i++)
+        open_filler(&r, i, &filler[i]);
+    while (far_reap(filler[CROWD].session, &result, 1, 0) == 0)
+        store_rig_pass(&r, 1000);
+    store_rig_kill(filler[CROWD].session);
+    real_post = r.clock->ops.post;
+    r.clock->ops.post = count_post;
+    while (full < CROWD) {
+        for (unsigned i = 0; i < CROWD; i++) {
+            struct filler *f = &filler[i];
+            if (f->full || far_reap(f->session, &result, 1, 0) == 0)
+                continue;
+            if (r.clock->now - f->began > longest)
+                longest = r.clock->now - f->began;
+            f->full = result.status != FAR_OK;
+            full += f->full;
+            if (full == 0)
+                posts = 0;
+            if (!f->full) {
+                put_next(&r, f);
+                continue;
+            }
+            assert_int_equal(result.status, FAR_POOL_FULL);
+            far_session_close(f->session); /* an idle session would hold up the others */
+        }
+        store_rig_pass(&r, 10000);
+    }
+    assert_in_range(longest, LEASE_MS * 1000000ull, LEASE_MS * 2500000ull);
+    assert_in_range(posts, 1, POSTS_MOST);
+    store_rig_close(&r);
+}
+
+/* Fills the pool, and lets the first of three sessions find it full: it looks for memory. */
+static void open_searching(struct store_rig *r, struct filler *f)
+{
+    store_rig_open_driven(r, "mem:?size=16m&defer=1&lease=60", NULL, NULL, NULL);
+    for (unsigned i = 0; i < 3; i++) {
+        struct far_result result;
+        open_filler(r, i, &f[i]);
+        while (far_reap(f[i].session, &result, 1, 0) == 0)
+            store_rig_pass(r, 1000);
+    }
+    int rc = FAR_OK;
+    for (uint64_t key = 1ull << 40; rc == FAR_OK; key++)
+        rc = far_put(f[2].session, r->table, &key, 8, f[0].op.value, f[0].op.value_len);
+    assert_int_equal(rc, FAR_POOL_FULL);
+}
+
+static int ended(struct store_rig *r, struct filler *f, unsigned turns)
+{
+    struct far_result result;
+    for (unsigned i = 0; i < turns; i++) {
+        if (far_reap(f->session, &result, 1, 0) == 1)
+            return result.status;
+        store_rig_pass(r, 10000);
+    }
+    return FAR_STARTED;
+}
+
+static void nobody_waits_for_a_session_that_stands_still(void **state)
+{
+    static struct filler f[3];
+    struct store_rig r;
+    int rc;
+    (void)state;
+    open_searching(&r, f);
+    do /* until it looks for memory, and does not go on */
+        put_next(&r, &f[0]);
+    while ((rc = ended(&r, &f[0], 50)) == FAR_OK);
+    if (strcmp(index_tested, "shard") != 0) /* where it has found at once that there is none */
+        assert_int_equal(rc, FAR_STARTED);
+    do
+        put_next(&r, &f[1]);
+    while ((rc = ended(&r, &f[1], 100000)) == FAR_OK);
+    assert_int_equal(rc, FAR_POOL_FULL);
+    (void)ended(&r, &f[0], 100000);
+    for (unsigned i = 0; i < 3; i++)
+        far_session_close(f[i].session);
+    store_rig_close(&r);
+}
+
 int main(int argc, char **argv)
 {
     indexes_arguments(argc, argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_stale_session_can_delete_in_a_full_pool),
         cmocka_unit_test(a_full_pool_that_two_sessions_share),
+        cmocka_unit_test(a_crowd_in_a_full_pool_is_answered_soon),
+        cmocka_unit_test(nobody_waits_for_a_session_that_stands_still),
     };
     return INDEXES_RUN(tests);
 }

@@ -166,14 +166,6 @@ void client_suspect(struct client *c, int slot)
     c->watch.suspect = slot;
 }
 
-bool client_may_reap(struct client *c, uint64_t now)
-{
-    if (now < c->watch.reap_after)
-        return false;
-    c->watch.reap_after = now + 2 * c->lease_ns;
-    return true;
-}
-
 void client_watch_again(struct client *c)
 {
     for (unsigned i = 0; i < c->pool->clients; i++)

@@ -166,9 +166,8 @@ bool stock_serves(const struct client *c, unsigned size_class)
     return false;
 }
 
-void stock_note_recut(struct client *c, uint64_t now)
+void stock_note_recut(struct client *c)
 {
-    c->stock.recut_after = now + 2 * c->lease_ns;
     c->stock.recut_at = c->stock.retired_ever;
 }
 

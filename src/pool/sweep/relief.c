@@ -2,8 +2,30 @@
  * was lost. */
 #include "pool/pool_internal.h"
 
+#include <stdatomic.h>
+#include <stdlib.h>
+
 /* Free memory of other sizes that makes it worth looking for chunks in which nothing is in use. */
 #define RECUT_BYTES (8 * CHUNK_BYTES)
+
+/*
+ *   RELIEF-1  Of the sessions of a process one looks for memory, and the others wait for it: what
+ *       it finds is for all, and dozens that watch for dead clients hold up each other's epochs. If
+ *       it finds memory, all try again. If not, that is the answer for those that had failed before
+ *       the search began. For others memory may have become free since, so one of them searches
+ *       next. Nobody waits for ever, because a thread may be stopped: who has waited for long
+ *       searches itself, and the others wait for that.
+ */
+#define RECUT_LEASES  2 /* between two sweeps that only recut memory, unless much was freed */
+#define REAP_LEASES   8 /* between two searches for dead clients */
+#define RELIEF_LEASES 2 /* that a search may take, before others do not wait for it any more */
+
+struct relief {
+    _Atomic uint32_t begun, ended; /* searches: their numbers count from 1 */
+    _Atomic int outcome;           /* of the last one that has ended */
+    _Atomic uint64_t reap_after;   /* when dead clients may be looked for again */
+    _Atomic uint64_t recut_after;  /* when a sweep may be made that only recuts memory */
+};
 
 /* FAR_POOL_FULL if the epochs do not move: waiting has not helped. */
 static int await_epoch(struct op *op, uint64_t epoch)
@@ -33,7 +55,7 @@ static int relieve_by_epochs(struct op *op)
 /* Other clients hold memory that waits for its epoch, or more free memory than they need. When the
  * epoch has gone on, they will have passed it on, and dead clients will have been found. But no
  * epoch waits for clients that died idle: these are looked for, though not every time. */
-static int relieve_by_others(struct op *op)
+static int relieve_by_others(struct op *op, struct relief *r)
 {
     struct client *c = op->client;
     uint64_t retired = 0, held = 0, now = client_now(c);
@@ -44,7 +66,10 @@ static int relieve_by_others(struct op *op)
     if (retired + held - c->stock.retired_bytes - c->stock.held_bytes < CHUNK_BYTES)
         return FAR_POOL_FULL;
     rc = await_epoch(op, c->epoch.seen + 3);
-    return rc == FAR_OK && client_may_reap(c, now) ? client_reap_dead(op, &dead) : rc;
+    if (rc != FAR_OK || now < atomic_load(&r->reap_after))
+        return rc;
+    atomic_store(&r->reap_after, now + REAP_LEASES * c->lease_ns);
+    return client_reap_dead(op, &dead);
 }
 
 static int read_sweep(struct op *op, uint64_t *word)
@@ -97,7 +122,7 @@ static int unused_bytes(struct op *op, uint64_t *bytes)
 /* Has a client died, or has this one lost something, since the last sweep? Or is there memory that
  * is free, but cut for other sizes? It could be cut again (SWEEP-P5), but this is not tried every
  * time. */
-static int sweep_is_worth_it(struct op *op, bool *worth)
+static int sweep_is_worth_it(struct op *op, struct relief *r, bool *worth)
 {
     struct client *c = op->client;
     uint64_t now = client_now(c), listed = 0, held = 0;
@@ -105,14 +130,17 @@ static int sweep_is_worth_it(struct op *op, bool *worth)
     int rc = batch_flush(&op->batch);
     *worth = rc == FAR_OK && (op->pool_word[0] != 0 || c->stock.lost_bytes != 0);
     if (rc != FAR_OK || *worth ||
-        (now < c->stock.recut_after && c->stock.retired_ever - c->stock.recut_at < RECUT_BYTES))
+        (now < atomic_load(&r->recut_after) &&
+         c->stock.retired_ever - c->stock.recut_at < RECUT_BYTES))
         return rc;
     rc = unused_bytes(op, &held);
     if (rc == FAR_OK && held < RECUT_BYTES)
         rc = freelist_bytes(op, RECUT_BYTES, &listed);
     *worth = rc == FAR_OK && held + listed >= RECUT_BYTES;
-    if (*worth)
-        stock_note_recut(c, now);
+    if (*worth) {
+        stock_note_recut(c);
+        atomic_store(&r->recut_after, now + RECUT_LEASES * c->lease_ns);
+    }
     return rc;
 }
 
@@ -124,28 +152,21 @@ static bool held_up(struct op *op)
     return c->watch.still >= 0 && client_drive_epoch(op) == FAR_OK && c->watch.still >= 0;
 }
 
-int pool_make_room(struct op *op)
+/* What takes long: others' memory, dead clients, a sweep. */
+static int relieve_by_all(struct op *op, struct relief *r)
 {
     struct client *c = op->client;
     struct sweep_result swept = {0};
-
-    if (held_up(op))
-        return client_reclaim(c) ? FAR_OK : FAR_POOL_FULL;
-    ASSERT(!op_in_flight(op) && op->batch.count == 0);
-    if (op->pool->settle)
-        (void)op->pool->settle(op->pool->tables, op); /* if it fails, try the other ways */
-    int rc = relieve_by_epochs(op);
-    if (rc != FAR_POOL_FULL)
-        return rc;
     bool sweeps = false;
+    int rc = FAR_OK;
     if (c->sweep.met || c->attention.sweep_unmet) {
         rc = await_sweep(op, &sweeps);
         if (!sweeps)
             return rc;
     } else {
-        rc = sweep_is_worth_it(op, &sweeps);
+        rc = sweep_is_worth_it(op, r, &sweeps);
         if (!sweeps)
-            return rc == FAR_OK ? relieve_by_others(op) : rc;
+            return rc == FAR_OK ? relieve_by_others(op, r) : rc;
     }
     uint64_t lost = c->stock.lost_bytes; /* the sweep may miss what is lost from here on */
     rc = pool_sweep(op, &swept);
@@ -154,4 +175,69 @@ int pool_make_room(struct op *op)
     if (rc == FAR_OK)
         client_loss_found(c, lost);
     return rc == FAR_OK && swept.objects == 0 ? FAR_POOL_FULL : rc;
+}
+
+/* ---- one for a process ----------------------------------------------------------------------- */
+
+struct relief *pool_relief_open(unsigned processes)
+{
+    return calloc(processes, sizeof(struct relief));
+}
+
+void pool_relief_close(struct relief *relief)
+{
+    free(relief);
+}
+
+/* Begins a search after `last`, which was the last one. False: another one did. */
+static bool relief_begin(struct relief *r, uint32_t last)
+{
+    return atomic_compare_exchange_strong(&r->begun, &last, last + 1);
+}
+
+static void relief_end(struct relief *r, uint32_t number, int outcome)
+{
+    if (atomic_load(&r->begun) != number)
+        return; /* others have not waited for it */
+    atomic_store(&r->outcome, outcome);
+    atomic_store(&r->ended, number);
+}
+
+static int relieve_for_process(struct op *op, struct relief *r)
+{
+    uint32_t before = atomic_load(&r->begun), ended = atomic_load(&r->ended);
+    struct backoff patience = {0};
+    for (;;) {
+        uint32_t last = atomic_load(&r->begun);
+        bool waits = last != ended && client_backoff(op, &patience, RELIEF_LEASES);
+        if (!waits && relief_begin(r, last)) {
+            int rc = relieve_by_all(op, r);
+            relief_end(r, last + 1, rc);
+            return rc;
+        }
+        int rc = client_drive_epoch(op); /* the search may wait for it */
+        if (rc != FAR_OK)
+            return rc;
+        last = atomic_load(&r->ended);
+        bool full = atomic_load(&r->outcome) == FAR_POOL_FULL;
+        if (last != ended && (!full || (int32_t)(last - before) > 0)) {
+            stock_note_recut(op->client); /* it was tried, or was not worth it */
+            return full ? FAR_POOL_FULL : FAR_OK;
+        }
+        ended = last;
+    }
+}
+
+int pool_make_room(struct op *op)
+{
+    ASSERT(!op_in_flight(op) && op->batch.count == 0);
+    if (held_up(op))
+        return client_reclaim(op->client) ? FAR_OK : FAR_POOL_FULL;
+    if (op->pool->settle)
+        (void)op->pool->settle(op->pool->tables, op); /* if it fails, try the other ways */
+    int rc = relieve_by_epochs(op);
+    if (rc != FAR_POOL_FULL)
+        return rc;
+    struct relief alone = {0}, *all = op->pool->relief;
+    return relieve_for_process(op, all ? &all[op->batch.ep->process] : &alone);
 }
