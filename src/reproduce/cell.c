@@ -33,9 +33,10 @@ const char *cell_uri(const struct plan_cell *cell, const char *testbed, char uri
         snprintf(uri, CELL_URI_BYTES, "%s", testbed);
     else
         snprintf(uri, CELL_URI_BYTES,
-                 "model:?nic=%s&machines=%u&threads=%u&depth=%u&nodes=%u&size=%s&groups=0%s",
-                 n->nic, n->machines, n->threads, n->depth, n->nodes,
+                 "model:?nic=%s&machines=%u&threads=%u&depth=%u&nodes=%u&size=%s%s%s", n->nic,
+                 n->machines, n->threads, n->depth, n->nodes,
                  cell->verbs.kind ? VERBS_NODE_SIZE : MODEL_NODE_SIZE,
+                 n->model_only ? "&groups=0" : "",
                  n->untuned ? "&doorbells=shared&outstanding=0" : "");
     if (n->lease_ms > 0 && !testbed) { /* clients that died keep their places for some leases */
         size_t used = strlen(uri);

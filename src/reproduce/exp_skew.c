@@ -61,7 +61,7 @@ static const struct claim claims[] = {
 
 static const char *const differs[] = {
     "10^6 keys or fewer, instead of 6 * 10^7",
-    "clients of a machine neither share a cache nor combine requests",
+    "clients of a machine do not share a cache. They combine changes of the same key, and no reads",
     "the paper compares CHIME with Sherman, ROLEX and SMART; here are Farside's indexes",
     NULL,
 };

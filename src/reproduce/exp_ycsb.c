@@ -423,7 +423,7 @@ static const char *const differs[] = {
     "of 1 to 4. RCuckoo's and CHIME's clients have one",
     "B has 5 % updates everywhere; SHARD's paper took 10 %",
     "every client has a cache of its own, which is empty when a workload begins; CHIME's clients "
-    "of a machine share one, and combine requests for the same key",
+    "of a machine share one. Farside's combine changes of the same key, and no reads",
     "CHIME's LOAD is inserts into a table with 10^6 keys or fewer, which is not empty",
     "RCuckoo's keys and values have 8 bytes; the paper's have 4",
     NULL,

@@ -133,7 +133,7 @@ static void the_model_gets_its_clients_by_its_uri(void **state)
     cell->network = testbed_shard(36);
     cell->network.depth = 4;
     assert_string_equal(cell_uri(cell, NULL, uri),
-                        "model:?nic=cx5&machines=3&threads=36&depth=4&nodes=3&size=4g&groups=0");
+                        "model:?nic=cx5&machines=3&threads=36&depth=4&nodes=3&size=4g");
     assert_int_equal(cell_config(cell, NULL, uri, &config), FAR_OK);
     assert_int_equal(config.threads, 108);
     assert_int_equal(config.depth, 4);
