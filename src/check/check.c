@@ -100,6 +100,7 @@ static void inspect(struct check *c)
     walk_tables(c, fresh);
     check_memory_audit(c, fresh);
     check_lock_audit(c);
+    check_handle_audit(c);
     for (unsigned key = 0; key < c->keys; key++)
         check_execute(c, fresh, inspector, LIN_GET, key);
     for (unsigned key = 0; key < c->set->keys; key++) {

@@ -21,13 +21,22 @@ static enum lin_kind choose_kind(struct check *c)
     return (enum lin_kind)kind;
 }
 
+/* The next key to be added. If half of the hashes are to rest, mostly one of the other half. */
+static unsigned add_key(struct check *c)
+{
+    while (c->plan.lags && c->next_cold + 1 < c->keys && check_rests(c, c->next_cold) &&
+           tape_choose(c->tape, 8, TAPE_WORK) > 0)
+        c->next_cold++;
+    return c->next_cold++;
+}
+
 /* If tables are to grow, most writes add a key. */
 static unsigned choose_key(struct check *c, enum lin_kind kind)
 {
     if (c->plan.cold > 0 && tape_choose(c->tape, 8, TAPE_WORK) >= 2) {
         bool adds = kind == LIN_PUT || kind == LIN_INSERT;
         if (adds && c->next_cold < c->keys)
-            return c->next_cold++;
+            return add_key(c);
         return c->set->keys + tape_choose(c->tape, c->plan.cold, TAPE_WORK);
     }
     if (c->plan.focus && tape_choose(c->tape, 8, TAPE_WORK) < 7)
@@ -82,8 +91,10 @@ static void close_session(struct check *c, struct check_client *me)
     check_count_session(c, session);
     check_cache_close(me);
     me->session = NULL; /* it is gone even if this client dies now */
+    c->handle.closing++;
     sim_note(c->sim, "closes its session");
     far_session_close(session);
+    c->handle.closing--;
     sim_note(c->sim, "   closed");
 }
 
@@ -207,6 +218,7 @@ static void after_operation(struct check *c, struct check_client *me)
     sometimes(c, me, c->plan.locks, 3, check_journal_try);
     sometimes(c, me, c->plan.caches, 2, check_cache_use);
     sometimes(c, me, c->plan.drops, 2, check_drop_use);
+    sometimes(c, me, c->plan.closes, 2, check_handle_use);
 }
 
 /* ---- operations ------------------------------------------------------------------------------ */

@@ -7,6 +7,7 @@
  *   check_lock.c     a lock made of masked CAS
  *   check_journal.c  locks with journals, several at once
  *   check_drop.c     tables that are dropped while others use them
+ *   check_handle.c   handles of a table that are closed while others use it
  *   check_pool.c     memory and dead clients: what clients do about them, and what must be true
  *   check_repair.c   checks and repairs of the pool while others work
  *   check_cache.c    a structure whose clients keep addresses in a cache
@@ -90,6 +91,9 @@ struct plan {
     unsigned sleeps_at;  /* client 0 sleeps after that many operations; 0: it does not         */
     unsigned sleeps_for; /* until the others have done that many                           */
     bool sleeps_parked;
+    bool closes;       /* clients open and close a handle of a table */
+    bool lags;         /* tables grow by keys of one half of all hashes: see check_rests() */
+    unsigned laggards; /* the first cold keys, which are of both halves */
     unsigned weight[LIN_KINDS], weight_sum;
 };
 
@@ -101,6 +105,7 @@ struct check_client {
     bool late;
     far_session *session;
     struct check_cache *cache; /* of the session; NULL until it is used */
+    far_table *handle;         /* of check_handle.c; NULL: it has none open */
 };
 
 /* Parts of tables that appeared while clients were at work. */
@@ -143,6 +148,12 @@ struct short_lived {
     bool dropped;   /* a drop has returned FAR_OK    */
 };
 
+/* The handle of check_handle.c, as far as the harness knows. */
+struct handle_account {
+    unsigned opened;  /* less how often it was closed */
+    unsigned closing; /* sessions that clients have begun to close */
+};
+
 /* Each part is written by one file, except for what the result counts. */
 struct check {
     /* check.c */
@@ -173,6 +184,7 @@ struct check {
     struct cached_structure cache;
     struct short_lived short_lived[SHORT_LIVED_MAX]; /* of the same name; the newest is the last */
     unsigned short_lived_count;
+    struct handle_account handle; /* closing: check_client.c */
 
     /* check_setup.c */
     struct sim_settings sim_set;
@@ -248,6 +260,11 @@ struct pending_op { /* an operation under way           */
 /* The table that a key belongs to, and its bytes there. Keys of two tables have the same bytes. */
 far_table *check_table_of(const struct check *c, unsigned key);
 size_t check_key_bytes(const struct check *c, unsigned key, char *bytes);
+/* Is the key in the half of all hashes that rests while tables grow? By the lowest bit of the hash,
+ * by which tables divide their keys first. */
+bool check_rests(const struct check *c, unsigned key);
+/* The seed of the hash of a table of the run. */
+uint64_t check_hash_seed(const struct check *c, unsigned table);
 size_t check_value_bytes(const struct check *c, uint32_t number, uint8_t *bytes);
 
 /* Notes the call of an operation and fills in what is submitted. */
@@ -308,6 +325,15 @@ int check_drop_set_up(struct check *c, far_session *session);
 int check_drop_use(struct check *c, struct check_client *me);
 /* With no client at work: are all drops completed, and are dropped tables gone? */
 void check_drop_audit(struct check *c, far_session *fresh);
+
+/* ---- check_handle.c -------------------------------------------------------------------------- */
+
+/* Makes the table, if the plan has it. */
+int check_handle_set_up(struct check *c, far_session *session);
+/* A client opens its handle, closes it, or does an operation by it. */
+int check_handle_use(struct check *c, struct check_client *me);
+/* With no client at work: closes all. Is the handle gone when no session keeps the table? */
+void check_handle_audit(struct check *c);
 
 /* ---- check_pool.c ---------------------------------------------------------------------------- */
 

@@ -57,6 +57,18 @@ size_t check_key_bytes(const struct check *c, unsigned key, char *bytes)
     return len;
 }
 
+uint64_t check_hash_seed(const struct check *c, unsigned table)
+{
+    return 1 + c->plan.hash_seed + 100 * table;
+}
+
+bool check_rests(const struct check *c, unsigned key)
+{
+    char bytes[KEY_BYTES_MAX];
+    size_t len = check_key_bytes(c, key, bytes);
+    return (hash_key(bytes, len, check_hash_seed(c, key % c->plan.tables)).lo & 1) == 0;
+}
+
 /* A value is its number and then bytes that follow from the number, as does its length. */
 size_t check_value_bytes(const struct check *c, uint32_t number, uint8_t *bytes)
 {

@@ -10,6 +10,9 @@
 #define LEASE_MS_NO_FENCE 20u /* and longer than a request with all its delays */
 #define REGISTRY_SLOTS    (4 * CHECK_CLIENTS_MAX)
 #define SLOTS_LEFT        2u /* of a crowded registry */
+#define LAGGARDS          12u
+#define AHEAD             120u /* keys, of which half are there */
+_Static_assert(LAGGARDS + AHEAD < COLD_KEYS_MAX, "some are left for clients to add");
 
 /* ---- growth ---------------------------------------------------------------------------------- */
 
@@ -40,6 +43,13 @@ static void on_growth(const struct growth_watch *watch, gaddr from, const gaddr 
         g->part[at].line = line;
         g->nodes |= 1u << gaddr_node(to[i]);
     }
+}
+static void on_lag(const struct growth_watch *watch, unsigned versions, bool pending)
+{
+    struct check *c =
+        (struct check *)(uintptr_t)((const char *)watch - offsetof(struct check, growth));
+    c->result.coverage.lagged += versions > 1;
+    c->result.coverage.lagged_pending += versions > 1 && pending;
 }
 _Static_assert(offsetof(struct growth, watch) == 0, "the watch comes first");
 
@@ -77,7 +87,7 @@ static int open_pool(struct check *c)
         return rc;
     if (!c->program && !shadow_begin(&c->shadow, c->sim, &c->sim_set, on_mistake, c))
         return FAR_NO_MEMORY;
-    c->growth = (struct growth){.watch = {.grew = on_growth}};
+    c->growth = (struct growth){.watch = {.grew = on_growth, .lags = on_lag}};
     c->plan.knobs.free_watch = c->program ? NULL : &c->shadow.watch;
     c->plan.knobs.growth_watch = &c->growth.watch;
     sim_fab(c->sim)->clients_wanted = c->plan.crowded ? c->clients + SLOTS_LEFT : REGISTRY_SLOTS;
@@ -183,6 +193,15 @@ static int choose_cold_keys(struct check *c)
     unsigned count = grows_at[tape_choose(c->tape, SPLITS_KNOWN, TAPE_SETUP)];
     c->next_cold = c->set->keys + (count > below ? count - below - 1 : 0);
     return rc;
+}
+
+/* The table grows by many keys of one half of all hashes, and will do so while clients are at work.
+ * Parts with keys of the other half, which are all keys of the first fillings, are left behind. */
+static void choose_lag(struct check *c)
+{
+    struct plan *p = &c->plan;
+    p->laggards = tape_choose_aside(c->tape, LAGGARDS, TAPE_SETUP);
+    c->next_cold = c->set->keys + p->laggards + tape_choose_aside(c->tape, AHEAD, TAPE_SETUP);
 }
 
 /* ---- clients --------------------------------------------------------------------------------- */
@@ -319,7 +338,8 @@ static void fill(struct check *c)
     for (unsigned key = 0; key < c->keys && c->result.verdict == CHECK_PASSED; key++) {
         bool there = false;
         if (key >= c->set->keys)
-            there = key < c->next_cold;
+            there = key < c->next_cold && !(c->plan.lags && check_rests(c, key) &&
+                                            key >= c->set->keys + c->plan.laggards);
         else if (c->program)
             there = c->program->present >> key & 1;
         else
@@ -364,6 +384,8 @@ bool check_set_up(struct check *c, struct sites *sites)
     c->lock = (struct lock_account){0};
     if (c->plan.cold > 0)
         rc = c->program ? choose_program_keys(c) : choose_cold_keys(c);
+    if (c->plan.lags)
+        choose_lag(c);
     if (rc == FAR_OK)
         rc = open_pool(c);
     if (rc == FAR_OK && c->plan.growers > 0)
@@ -377,7 +399,7 @@ bool check_set_up(struct check *c, struct sites *sites)
     far_session_close(c->session); /* if idle, it would hold up the epoch until its lease lapses */
     c->session = NULL;
     /* From here on, growth counts as growth while clients are at work. */
-    c->growth = (struct growth){.watch = {.grew = on_growth}};
+    c->growth = (struct growth){.watch = {.grew = on_growth, .lags = on_lag}};
     memset(&c->result.coverage, 0, sizeof c->result.coverage);
     if (rc == FAR_OK)
         rc = start_clients(c);

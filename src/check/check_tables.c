@@ -13,10 +13,12 @@ int check_create_tables(struct check *c, far_session *session)
     for (unsigned i = 0; i < c->plan.tables && rc == FAR_OK; i++) {
         const char *index = i == 0 ? c->set->index : c->plan.other_index;
         struct far_table_options options = {.tuning = tuning_varied(index, c->plan.tuning),
-                                            .hash_seed = 1 + c->plan.hash_seed + 100 * i};
+                                            .hash_seed = check_hash_seed(c, i)};
         rc = far_table_create(session, name[i], index, &options, &c->table[i]);
     }
-    return rc == FAR_OK ? check_drop_set_up(c, session) : rc;
+    if (rc == FAR_OK)
+        rc = check_drop_set_up(c, session);
+    return rc == FAR_OK ? check_handle_set_up(c, session) : rc;
 }
 
 struct counting {
@@ -54,7 +56,7 @@ int check_empty_note(struct check *c)
 
 static int drop_all(far_session *session, struct check *c)
 {
-    static const char *const name[] = {"t", "u", "d"};
+    static const char *const name[] = {"t", "u", "d", "h"};
     int rc = FAR_OK;
     for (unsigned i = 0; i < sizeof name / sizeof *name && rc == FAR_OK; i++) {
         far_table *table = NULL;

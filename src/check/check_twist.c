@@ -139,6 +139,16 @@ static void share_processes(struct check *c)
         p->weight_sum += p->weight[i] = meeting[i];
 }
 
+/* A table that grows while half of its keys rest: so parts are several versions behind when they
+ * are met. */
+static void leave_behind(struct check *c)
+{
+    struct plan *p = &c->plan;
+    p->lags = true;
+    p->tables = 1;
+    p->scans = p->scans && check_can_scan(c);
+}
+
 void check_twist(struct check *c, struct sites *sites)
 {
     struct plan *p = &c->plan;
@@ -173,4 +183,7 @@ void check_twist(struct check *c, struct sites *sites)
         reuse_at_once(c);
     if (sleeps)
         sleep_once(c);
+    if (choose(c, 4) == 3 && p->cold > 0 && !p->shrinks)
+        leave_behind(c);
+    p->closes = choose(c, 2) && !p->tight;
 }

@@ -168,7 +168,8 @@ struct output {
     struct progress progress;
     struct sites *sites; /* NULL: not counted */
     json_t *indexes;
-    json_t *aimed; /* NULL: no run was aimed */
+    json_t *aimed;              /* NULL: no run was aimed */
+    struct check_totals totals; /* of all indexes */
     uint64_t passed, failed, undecided;
 };
 
@@ -276,6 +277,27 @@ static void print_totals(const struct check_totals *n)
            n->opened, n->closed, n->closed_parked, n->parks, n->attached, n->iterated, n->scanned,
            n->locks, n->recovered, n->redone, n->cached_fresh, n->cached_doubted, n->cached_changes,
            n->dropped, n->found_gone, n->checked, n->repaired);
+}
+
+static void add_totals(struct check_totals *sum, const struct check_totals *n)
+{
+#define CHECK_X(name, text, of_one) sum->name += n->name;
+    CHECK_TOTALS(CHECK_X)
+#undef CHECK_X
+}
+
+/* Has everything happened that is counted? */
+static bool all_happened(const struct check_totals *n)
+{
+    bool all = true;
+#define CHECK_X(name, text, of_one)                                                                \
+    if (n->name == 0) {                                                                            \
+        fprintf(stderr, "farside check: never happened: %s\n", text);                              \
+        all = false;                                                                               \
+    }
+    CHECK_TOTALS(CHECK_X)
+#undef CHECK_X
+    return all;
 }
 
 static json_t *totals_json(const struct check_totals *n)
@@ -467,6 +489,7 @@ static void run_aimed(struct check *check, struct output *o)
         progress_show(&o->progress, t.index, i + 1, o->sites->count);
     }
     t.seconds = (double)(clock_ns() - begin) / 1e9;
+    add_totals(&o->totals, &t.totals);
     progress_clear(&o->progress);
     if (o->text)
         printf("aimed at rare faults: %" PRIu64 " histories, %" PRIu64 " operations; %.1f s\n",
@@ -627,8 +650,11 @@ static int run(struct config *c)
     }
     if (o.text && c->coverage && code != CLI_MISUSED)
         check_sites_print(o.sites);
-    if (c->unmet && !atomic_load(&stop) && !check_sites_compare(o.sites, c->unmet))
-        code = CLI_FAILED;
+    if (c->unmet && !atomic_load(&stop)) {
+        bool met = check_sites_compare(o.sites, c->unmet);
+        if (!all_happened(&o.totals) || !met)
+            code = CLI_FAILED;
+    }
     if (o.text && check && code != CLI_MISUSED)
         printf("%" PRIu64 " passed, %" PRIu64 " failed\n", o.passed, o.failed);
     if (file && cli_json_close("check", c->json, file, results_json(&o)) != CLI_OK)

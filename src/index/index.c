@@ -268,6 +268,13 @@ void index_grew(struct index_view *view, gaddr from, const gaddr *to, unsigned c
         watch->grew(watch, from, to, count);
 }
 
+void index_lags(const struct index_view *view, unsigned versions, bool pending)
+{
+    const struct growth_watch *watch = view->table->pool->knobs.growth_watch;
+    if (watch)
+        watch->lags(watch, versions, pending);
+}
+
 int index_damaged(const struct index_table *table, const char *what)
 {
     return err_fail(FAR_CORRUPT, "%s of table '%s' is damaged", what, table->desc.name);

@@ -272,6 +272,10 @@ static inline bool index_inside(const struct pool *pool, gaddr at, uint64_t byte
  * use. */
 void index_grew(struct index_view *view, gaddr from, const gaddr *to, unsigned count, double load);
 
+/* The session has met a part that is so many versions behind its table. `pending`: it must not be
+ * brought to the last of these versions yet. */
+void index_lags(const struct index_view *view, unsigned versions, bool pending);
+
 /* FAR_CORRUPT: what is named, like "the root" or "an anchor", is damaged. */
 int index_damaged(const struct index_table *table, const char *what);
 

@@ -58,6 +58,8 @@ struct free_watch {
 };
 struct growth_watch {
     void (*grew)(const struct growth_watch *watch, gaddr from, const gaddr *to, unsigned count);
+    /* A part is so many versions behind its table, the last of which may be pending. */
+    void (*lags)(const struct growth_watch *watch, unsigned versions, bool pending);
 };
 extern const struct knobs pool_knobs_default;
 

@@ -136,6 +136,25 @@ static void every_kind_of_run_is_common(void **state)
     check_free(c);
 }
 
+static void parts_are_left_behind_and_handles_closed(void **state)
+{
+    (void)state;
+    struct check_settings s = settings;
+    struct check *c = check_new();
+    struct check_totals n = {0};
+    struct check_result r;
+    assert_non_null(c);
+    s.index = "shard";
+    s.ops = 25;
+    for (unsigned seed = 1; seed <= 100; seed++) {
+        rig_expect_passed(c, &s, seed, &r);
+        check_add_coverage(&n, &r.coverage);
+    }
+    assert_true(n.lagged >= n.runs / 2 && n.lagged_pending >= n.runs / 3);
+    assert_true(n.handles_closed >= n.runs / 8);
+    check_free(c);
+}
+
 static size_t printed_lines(const struct check *c)
 {
     char line[256];
@@ -226,6 +245,7 @@ int main(void)
         cmocka_unit_test(a_set_up_that_failed_has_learned_nothing),
         cmocka_unit_test(every_kind_of_fault_occurs_within_200_seeds),
         cmocka_unit_test(every_kind_of_run_is_common),
+        cmocka_unit_test(parts_are_left_behind_and_handles_closed),
         cmocka_unit_test(a_failure_is_made_small),
         cmocka_unit_test(tiny_programs_are_enumerated),
         cmocka_unit_test(programs_are_counted_without_the_order_of_clients),

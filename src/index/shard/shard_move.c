@@ -518,6 +518,7 @@ int shard_move(struct op *op, struct shard_view *view, unsigned lane, uint64_t h
             return rc;
         if (again)
             continue;
+        index_lags(&view->base, view->version - m.u, view->version > version);
         rc = freeze(&m, &frozen);
         if (rc == FAR_OK && frozen && renews(&m)) {
             frozen = false;
