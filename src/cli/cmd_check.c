@@ -489,7 +489,6 @@ static void run_aimed(struct check *check, struct output *o)
         progress_show(&o->progress, t.index, i + 1, o->sites->count);
     }
     t.seconds = (double)(clock_ns() - begin) / 1e9;
-    add_totals(&o->totals, &t.totals);
     progress_clear(&o->progress);
     if (o->text)
         printf("aimed at rare faults: %" PRIu64 " histories, %" PRIu64 " operations; %.1f s\n",
@@ -610,6 +609,7 @@ static void run_index(struct check *check, struct output *o, const char *index)
     else
         run_seeds(check, o, &t, &s);
     t.seconds = (double)(clock_ns() - begin) / 1e9;
+    add_totals(&o->totals, &t.totals);
     if (o->config->indexes.count == 0 && t.histories == 0) { /* fewer seeds than indexes */
         json_decref(t.failures);
         return;
