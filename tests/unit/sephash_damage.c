@@ -82,13 +82,19 @@ static int deepen(struct rig *g, uint32_t key, unsigned depth)
     return rc;
 }
 
-/* Two bits of the block that was put last into the key's segment. */
-static void damage_last(struct rig *g, uint32_t key)
+/* The block of the newest entry of the key's segment. */
+static gaddr last_block(struct rig *g, uint32_t key)
 {
     const struct sephash_segment *s = segment_of(g, key);
     assert_true(s->filled > 0);
-    gaddr at = pointer_gaddr(store_rig_get(&g->r, sephash_target(s->state),
-                                           sephash_slot_at(&view_of(g)->shape, s->filled - 1u)));
+    return pointer_gaddr(store_rig_get(&g->r, sephash_target(s->state),
+                                       sephash_slot_at(&view_of(g)->shape, s->filled - 1u)));
+}
+
+/* Two bits of it. */
+static void damage_last(struct rig *g, uint32_t key)
+{
+    gaddr at = last_block(g, key);
     store_rig_set(&g->r, at, 16, store_rig_get(&g->r, at, 16) ^ 3);
 }
 
@@ -135,6 +141,15 @@ static unsigned times(struct rig *g, uint32_t key)
             count += memcmp(e.key, &key, sizeof key) == 0;
     } while (cursor != 0);
     return count;
+}
+
+static void expect_nothing_in_two_places(struct rig *g)
+{
+    struct audit audit;
+    assert_int_equal(sim_audit(&audit, g->r.pool, (far_session *[]){g->s}, 1), FAR_OK);
+    if (audit.wrong > 0)
+        printf("    %s\n", audit.first);
+    assert_int_equal(audit.wrong, 0);
 }
 
 /* ---- merges and splits ----------------------------------------------------------------------- */
@@ -228,6 +243,35 @@ static void a_repair_brings_no_key_back(void **state)
         }
 }
 
+/* The value before the one that was deleted is damaged, by a bit that a repair can tell. */
+static void a_repair_does_not_bring_back_what_was_deleted(void **state)
+{
+    (void)state;
+    for (unsigned merges = 0; merges < 3; merges++) {
+        struct rig g;
+        uint32_t key = KEY;
+        struct far_pool_check check;
+        open_rig(&g, "slots=4&ratio=64&depth=0");
+        assert_int_equal(put_u32(&g, key, 1), FAR_OK);
+        gaddr at = last_block(&g, key);
+        merge(&g, key);
+        store_rig_set(&g.r, at, 16, store_rig_get(&g.r, at, 16) ^ 2);
+        expect(&g, key, FAR_CORRUPT);
+        assert_int_equal(put_u32(&g, key, 2), FAR_OK);
+        assert_int_equal(far_delete(g.s, g.t, &key, sizeof key), FAR_OK);
+        for (unsigned i = 0; i < merges; i++)
+            merge(&g, key);
+        expect_nothing_in_two_places(&g);
+        assert_int_equal(far_pool_check(g.s, true, hear, NULL, &check), FAR_OK);
+        assert_int_equal(far_table_check(g.s, g.t, hear, NULL), FAR_OK);
+        expect(&g, key, FAR_NOT_FOUND);
+        merge(&g, key);
+        expect(&g, key, FAR_NOT_FOUND);
+        assert_int_equal(times(&g, key), 0);
+        close_rig(&g);
+    }
+}
+
 /* A delete that hides nothing any more goes with the next merge, and costs no memory. */
 static void a_key_can_be_put_again(void **state)
 {
@@ -248,15 +292,6 @@ static void a_key_can_be_put_again(void **state)
 }
 
 /* ---- words ----------------------------------------------------------------------------------- */
-
-static void expect_nothing_in_two_places(struct rig *g)
-{
-    struct audit audit;
-    assert_int_equal(sim_audit(&audit, g->r.pool, (far_session *[]){g->s}, 1), FAR_OK);
-    if (audit.wrong > 0)
-        printf("    %s\n", audit.first);
-    assert_int_equal(audit.wrong, 0);
-}
 
 /* The block of an old value has 64 bytes, and its entry says 128. */
 static void a_merge_does_not_free_the_neighbours_of_a_block(void **state)
@@ -336,6 +371,7 @@ int main(void)
         cmocka_unit_test(a_split_brings_no_key_back),
         cmocka_unit_test(a_split_does_not_guess_the_key_of_a_damaged_entry),
         cmocka_unit_test(a_repair_brings_no_key_back),
+        cmocka_unit_test(a_repair_does_not_bring_back_what_was_deleted),
         cmocka_unit_test(a_key_can_be_put_again),
         cmocka_unit_test(a_merge_does_not_free_the_neighbours_of_a_block),
         cmocka_unit_test(a_damaged_reserve_is_not_taken),

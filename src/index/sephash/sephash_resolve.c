@@ -156,6 +156,30 @@ static bool has_older(const struct sephash_item *items, unsigned i, unsigned end
     return false;
 }
 
+/* Does a damaged entry count that is older than the item? */
+static bool has_older_damage(const struct sephash_item *items, unsigned i, unsigned end)
+{
+    for (unsigned j = i + 1; j < end; j++)
+        if (items[j].fate == SEPHASH_LIVE && items[j].unreadable && !sephash_untold(items[j].word))
+            return true;
+    return false;
+}
+
+/* A damaged entry may be of the key that was deleted, and be whole again after a repair. So a delete
+ * above one stays, without the block, in the place of what it has deleted (SEPHASH-H9). */
+static void keep_delete_above_damage(struct sephash_item *items, unsigned i, unsigned end)
+{
+    unsigned put = i;
+    for (unsigned j = i + 1; j < end; j++)
+        if (items[j].fate == SEPHASH_COVERED && items[j].word == items[i].word)
+            put = j;
+    if (put == i || !has_older_damage(items, put, end))
+        return;
+    items[i].fate = SEPHASH_COVERED;
+    items[put].fate = SEPHASH_LIVE;
+    items[put].word = (items[put].word & SEPHASH_TAG) | SEPHASH_UNTOLD;
+}
+
 /* A delete whose block is damaged may be of the key of any older entry. It stays as long as there
  * is one, without the block (SEPHASH-H9). */
 static void keep_deletes(struct sephash_item *items, unsigned i, unsigned end)
@@ -163,6 +187,8 @@ static void keep_deletes(struct sephash_item *items, unsigned i, unsigned end)
     for (unsigned j = end; j-- > i;) {
         struct sephash_item *item = &items[j];
         bool deletes = item->fate == SEPHASH_GONE && item->unreadable;
+        if (item->fate == SEPHASH_GONE && !deletes)
+            keep_delete_above_damage(items, j, end);
         if (!deletes && !sephash_untold(item->word))
             continue;
         item->fate = has_older(items, j, end) ? SEPHASH_LIVE : SEPHASH_GONE;
