@@ -165,8 +165,8 @@ static bool has_older_damage(const struct sephash_item *items, unsigned i, unsig
     return false;
 }
 
-/* A damaged entry may be of the key that was deleted, and be whole again after a repair. So a delete
- * above one stays, without the block, in the place of what it has deleted (SEPHASH-H9). */
+/* A damaged entry may be of the key that was deleted, and be whole again after a repair. So a
+ * delete above one stays, without the block, in the place of what it has deleted (SEPHASH-H9). */
 static void keep_delete_above_damage(struct sephash_item *items, unsigned i, unsigned end)
 {
     unsigned put = i;
