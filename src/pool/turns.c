@@ -2,19 +2,21 @@
 
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Tickets are numbered one after the other, and come round. It is a ticket's turn if `serving` is
- * its number or a later one. */
+ * its number or a later one. Two queues never share a cache line. */
 struct turn_queue {
     _Atomic uint32_t next; /* the ticket of the next one that comes */
     _Atomic uint32_t serving;
-};
+} __attribute__((aligned(64)));
 
 /* How long a queue may stand still, in times that a turn usually lasts; and how often one looks. */
 #define PATIENCE     32u
 #define LOOKS        8u
 #define TYPICAL_NS   4000u
 #define LOOK_NS_MOST 50000u
+#define EXCEPTION    4u /* a turn that lasts longer than this many others counts as this many */
 
 struct turns {
     _Atomic uint64_t typical; /* nanoseconds that turns last, on average */
@@ -25,9 +27,11 @@ struct turns {
 struct turns *turns_open(unsigned processes, unsigned queues)
 {
     ASSERT(processes > 0 && queues > 0 && (queues & (queues - 1)) == 0);
-    struct turns *t = calloc(1, sizeof *t + (size_t)processes * queues * sizeof *t->queue);
+    size_t bytes = sizeof(struct turns) + (size_t)processes * queues * sizeof(struct turn_queue);
+    struct turns *t = aligned_alloc(_Alignof(struct turns), bytes);
     if (!t)
         return NULL;
+    memset(t, 0, bytes);
     t->mask = queues - 1;
     atomic_init(&t->typical, TYPICAL_NS);
     return t;
@@ -43,31 +47,39 @@ static bool is_served(uint32_t serving, uint32_t ticket)
     return (int32_t)(serving - ticket) >= 0;
 }
 
-/* TURN-1: the queue stands still. Those in front are not waited for any more. */
-static void skip(struct turn_queue *q, uint32_t ticket)
+/* TURN-1: the queue stands still at `serving`. Those who are served next are not waited for any
+ * more, but not more of them than `most`. If they stand still as well, more of them are skipped the
+ * next time: so a few losses of patience pass any number of them, and those that go on do not all
+ * come to far memory at once. */
+static void skip(struct turn_queue *q, uint32_t serving, uint32_t ticket, uint32_t most)
 {
-    uint32_t serving = atomic_load_explicit(&q->serving, memory_order_relaxed);
-    while (!is_served(serving, ticket) &&
-           !atomic_compare_exchange_weak_explicit(&q->serving, &serving, ticket,
-                                                  memory_order_relaxed, memory_order_relaxed))
-        ;
+    uint32_t to = ticket - serving < most ? ticket : serving + most;
+    (void)atomic_compare_exchange_strong_explicit(&q->serving, &serving, to, memory_order_relaxed,
+                                                  memory_order_relaxed);
+}
+
+/* How long to wait until the next look: the fewer are in front, the shorter. */
+static uint64_t look_ns(uint64_t typical, uint32_t in_front)
+{
+    uint64_t look = typical / LOOKS + (in_front - 1) * (typical / 2);
+    return look < LOOK_NS_MOST ? look : LOOK_NS_MOST;
 }
 
 static void wait_for_turn(const struct turns *t, struct op *op, struct turn_queue *q,
                           uint32_t ticket)
 {
     uint64_t typical = atomic_load_explicit(&t->typical, memory_order_relaxed);
-    uint64_t look = typical / LOOKS < LOOK_NS_MOST ? typical / LOOKS : LOOK_NS_MOST;
     uint64_t most = op->pool->knobs.turn_patience;
     uint64_t patience = most > 0 ? op_random(op, most) : PATIENCE * typical;
     uint64_t moved = batch_now(&op->batch);
-    uint32_t last = atomic_load_explicit(&q->serving, memory_order_relaxed);
+    uint32_t last = atomic_load_explicit(&q->serving, memory_order_relaxed), skips = 1;
     for (unsigned looks = 0; !is_served(last, ticket); looks++) {
         if (looks >= PATIENCE * LOOKS || batch_now(&op->batch) - moved > patience) {
-            skip(q, ticket);
-            return;
+            skip(q, last, ticket, skips);
+            skips *= 2;
+        } else {
+            op_wait(op, look_ns(typical, ticket - last));
         }
-        op_wait(op, look);
         uint32_t serving = atomic_load_explicit(&q->serving, memory_order_relaxed);
         if (serving != last) {
             moved = batch_now(&op->batch);
@@ -102,5 +114,7 @@ void turn_give(struct op *op, struct turn *turn)
     turn->queue = NULL;
     uint64_t lasted = batch_now(&op->batch) - turn->since;
     uint64_t typical = atomic_load_explicit(&t->typical, memory_order_relaxed);
+    if (lasted > EXCEPTION * typical) /* one that stood still says nothing about the others */
+        lasted = EXCEPTION * typical;
     atomic_store_explicit(&t->typical, typical - typical / 16 + lasted / 16, memory_order_relaxed);
 }

@@ -9,9 +9,9 @@
  *     ... takes the lock at `at`, writes, releases it ...
  *     turn_give(op, &turn);
  *
- *   TURN-1  Turns are for speed alone. An operation stops waiting if its queue stands still, and
- *       goes to far memory as if there were no turns. Those behind it do not wait for the one that
- *       stands still, either. Nothing may be concluded from having a turn.
+ *   TURN-1  Turns are for speed alone. If a queue stands still for much longer than a turn usually
+ *       lasts, those that wait pass the first one over. If the queue still does not move, they pass
+ *       two over, then four, and so on. Nothing may be concluded from having a turn.
  *   TURN-2  An operation waits before it takes anything that others need, and has one turn at a
  *       time. So two operations never wait for each other's turns.
  *
