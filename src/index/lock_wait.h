@@ -11,8 +11,9 @@
  *         ... reads the lock again, or tries to take it by CAS ...
  *     }
  *
- * Pauses grow from a microsecond to a millisecond. The registry is asked whether the owner is alive
- * every 16 looks, and after each index_lock_rest(). The caller decides what the outcome means:
+ * Pauses are short as long as the lock changes hands, and grow while one owner has it: PAUSE-1 to
+ * PAUSE-3 (attempt.h). The registry is asked whether the owner is alive every 16 looks at one
+ * owner's lock, and after each index_lock_rest(). The caller decides what the outcome means:
  *
  *   INDEX_LOCK_HELD      Look again.
  *   INDEX_LOCK_ORPHANED  The owner is dead and shut out: none of its verbs can take effect any
@@ -30,14 +31,18 @@
 
 /* All zero at first. One for all waits of an operation. */
 struct index_lock_wait {
-    uint64_t owner;               /* the one waited for: with another one, patience starts again */
-    uint64_t pause_ns, waited_ns; /* waited_ns: for this owner, since the last rest */
-    unsigned looks;
+    uint64_t owner;     /* the one waited for: with another one, patience starts again */
+    uint64_t since;     /* when this owner was met */
+    uint64_t waited_ns; /* for this owner, since the last rest */
+    uint64_t paused_at; /* when the last pause ended */
+    unsigned looks;     /* at this owner's lock, since the last rest */
+    unsigned owners;    /* met so far */
     struct backoff rest;
 };
 enum index_lock_state { INDEX_LOCK_HELD, INDEX_LOCK_ORPHANED, INDEX_LOCK_OVERDUE };
 
-/* After a look that found the lock held: pauses before the next one, if there is to be one. */
+/* After a look that found the lock held: pauses before the next one, if there is to be one.
+ * FAR_CONTENTION: it has lost the lock to very many owners, one after the other. */
 int index_lock_wait(struct op *op, struct index_lock_wait *wait, uint64_t owner,
                     enum index_lock_state *state);
 

@@ -146,9 +146,10 @@ struct op {
     uint64_t *pool_word, *word; /* OP_POOL_WORDS, OP_INDEX_WORDS */
     void *buf[BUF_COUNT];
     size_t buf_bytes[BUF_COUNT];
-    uint64_t epoch; /* while in flight: what the client had validated when it began */
-    bool unmet;     /* it began before its client had met a sweep: SWEEP-P2 */
-    bool recovers;  /* completes another client's work, or what its own client left (lease.c) */
+    uint64_t epoch;      /* while in flight: what the client had validated when it began */
+    uint64_t attempt_at; /* when its last attempt began, if that was not the first (attempt.h) */
+    bool unmet;          /* it began before its client had met a sweep: SWEEP-P2 */
+    bool recovers; /* completes another client's work, or what its own client left (lease.c) */
     struct journal_seen *journal_seen; /* NULL, or the lines that it recovers */
     struct op *older, *newer;
 };

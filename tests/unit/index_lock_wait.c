@@ -56,7 +56,7 @@ static void an_owner_that_lives_is_given_patience(void **state)
     assert_int_equal(wait_for(&wait, word, &found), 40);
     assert_int_equal(found, INDEX_LOCK_OVERDUE);
     assert_true(r.session->op.cost.verbs - verbs >= 2); /* it was asked for after 16 and 32 looks */
-    assert_true(r.clock->now - before == 1023 * 1000ull + 30 * 1000000ull);
+    assert_in_range(r.clock->now - before, 40 * 1000, 20 * 1000000);
     assert_int_equal(wait_for(&wait, word, &found), 0);
     end();
 }
@@ -84,6 +84,102 @@ static void another_owner_is_given_patience_again(void **state)
     assert_int_equal(wait_for(&wait, client_owner_word(&r.session->client), &found), 10);
     assert_int_equal(found, INDEX_LOCK_OVERDUE);
     end();
+}
+
+/* PAUSE-1. It does not matter how long the operation has waited. */
+static void a_lock_that_changes_hands_is_looked_at_soon(void **state)
+{
+    struct index_lock_wait wait = {0};
+    enum index_lock_state found;
+    (void)state;
+    begin(200);
+    struct op *op = &r.session->op;
+    uint64_t first = 0, last = 0, verbs = op->cost.verbs, round_trip = 3000;
+    for (unsigned i = 0; i < 1000; i++) {
+        uint64_t word = client_owner_word(i % 2 ? &owner->client : &r.session->client);
+        store_rig_pass(&r, round_trip);
+        uint64_t before = r.clock->now;
+        assert_int_equal(index_lock_wait(op, &wait, word, &found), FAR_OK);
+        assert_int_equal(found, INDEX_LOCK_HELD);
+        uint64_t pause = r.clock->now - before;
+        assert_true(pause <= INDEX_PAUSE_MOST * round_trip);
+        first += i < 4 ? pause : 0;
+        last += i >= 996 ? pause : 0;
+    }
+    assert_in_range(first, 4 * INDEX_PAUSE_NS_LEAST / 2, 12 * round_trip);
+    assert_true(last > first);            /* there are more competitors than it seemed */
+    assert_true(op->cost.verbs == verbs); /* nobody has the lock for long: no need to ask */
+    end();
+}
+
+/* PAUSE-2. While one owner has the lock, pauses grow with the time, and no faster. */
+static void a_lock_that_stands_still_is_looked_at_less_and_less_often(void **state)
+{
+    struct index_lock_wait wait = {0};
+    enum index_lock_state found = INDEX_LOCK_HELD;
+    (void)state;
+    begin(100000);
+    struct op *op = &r.session->op;
+    uint64_t word = client_owner_word(&owner->client), began = r.clock->now;
+    uint64_t verbs = op->cost.verbs, longest = 0;
+    unsigned looks = 0;
+    for (; found == INDEX_LOCK_HELD; looks++) {
+        uint64_t before = r.clock->now;
+        assert_int_equal(index_lock_wait(op, &wait, word, &found), FAR_OK);
+        uint64_t pause = r.clock->now - before;
+        assert_true(pause <= 2 * INDEX_PAUSE_NS_LEAST || pause <= (before - began) / 4);
+        longest = pause > longest ? pause : longest;
+    }
+    assert_int_equal(found, INDEX_LOCK_OVERDUE);
+    assert_in_range(r.clock->now - began, 50000000, 51000000); /* a quarter of the lease */
+    assert_in_range(longest, 500000, 1000000);
+    assert_in_range(looks, 30, 200);
+    assert_true(op->cost.verbs - verbs <= 2 * (looks / 16 + 1));
+    end();
+}
+
+static void a_lock_is_not_lost_to_others_without_end(void **state)
+{
+    struct index_lock_wait wait = {0};
+    enum index_lock_state found;
+    int rc = FAR_OK;
+    unsigned looks = 0;
+    (void)state;
+    begin(200);
+    for (; rc == FAR_OK && looks < 1000000; looks++)
+        rc = index_lock_wait(&r.session->op, &wait,
+                             client_owner_word(looks % 2 ? &owner->client : &r.session->client),
+                             &found);
+    assert_int_equal(rc, FAR_CONTENTION);
+    assert_true(looks > 10 * INDEX_ATTEMPTS);
+    end();
+}
+
+/* PAUSE-1, for changes that lose a word by CAS; PAUSE-2, for those that lose it very often. */
+static void changes_that_lose_pause_in_proportion_to_what_they_take(void **state)
+{
+    static const uint64_t takes[] = {4000, 100000};
+    (void)state;
+    for (unsigned i = 0; i < 2; i++) {
+        unsigned attempts = 0;
+        begin(200);
+        struct op *op = &r.session->op;
+        uint64_t sum = 0, most = INDEX_PAUSE_MOST * takes[i], began = r.clock->now;
+        for (unsigned lost = 0; lost < 100; lost++) {
+            uint64_t before = r.clock->now;
+            assert_true(index_attempt_after_pause(op, &attempts, lost));
+            uint64_t pause = r.clock->now - before;
+            assert_true(pause <= (lost < 2 ? 0 : lost < 8 ? 6 * takes[i] : most));
+            sum += pause;
+            store_rig_pass(&r, takes[i]);
+        }
+        assert_in_range(sum, 100 * most / 4, 100 * most);
+        while (index_attempt_after_pause(op, &attempts, attempts))
+            store_rig_pass(&r, takes[i]);
+        assert_int_equal(attempts, INDEX_ATTEMPTS + 1);
+        assert_in_range(r.clock->now - began, 500000000, 5000000000);
+        end();
+    }
 }
 
 static void the_lock_of_a_client_that_has_left_is_orphaned(void **state)
@@ -173,6 +269,10 @@ int main(void)
         cmocka_unit_test(an_owner_that_lives_is_given_patience),
         cmocka_unit_test(an_owner_is_given_a_quarter_of_its_lease_at_most),
         cmocka_unit_test(another_owner_is_given_patience_again),
+        cmocka_unit_test(a_lock_that_changes_hands_is_looked_at_soon),
+        cmocka_unit_test(a_lock_that_stands_still_is_looked_at_less_and_less_often),
+        cmocka_unit_test(a_lock_is_not_lost_to_others_without_end),
+        cmocka_unit_test(changes_that_lose_pause_in_proportion_to_what_they_take),
         cmocka_unit_test(the_lock_of_a_client_that_has_left_is_orphaned),
         cmocka_unit_test(a_client_that_died_is_shut_out_by_those_that_wait_for_it),
         cmocka_unit_test(a_live_owner_is_not_waited_for_without_end),
