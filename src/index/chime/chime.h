@@ -393,7 +393,8 @@ int chime_children(struct op *op, const struct chime_view *view, uint64_t *node,
 /* How an operation waits for others. One for all its waits. */
 struct chime_wait {
     struct index_lock_wait lock;
-    bool rests; /* the operation must rest, and start over: chime_rest() */
+    bool rests;  /* the operation must rest, and start over: chime_rest() */
+    bool paused; /* it has paused, and may look again */
 };
 
 /* ---- chime_recover.c ------------------------------------------------------------------------- */

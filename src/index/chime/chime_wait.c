@@ -10,9 +10,11 @@ int chime_wait(struct op *op, struct chime_view *view, gaddr at, uint64_t word,
 {
     enum index_lock_state state = INDEX_LOCK_HELD;
     *verdict = word & CHIME_DEAD ? CHIME_GONE : CHIME_GOOD;
+    wait->paused = false;
     if (word == 0 || *verdict == CHIME_GONE)
         return FAR_OK;
     int rc = index_lock_wait(op, &wait->lock, word, &state);
+    wait->paused = rc == FAR_OK && state == INDEX_LOCK_HELD;
     if (rc != FAR_OK || state == INDEX_LOCK_HELD)
         return rc;
     if (state == INDEX_LOCK_ORPHANED)

@@ -3,6 +3,7 @@
  * unlocks. If an insert finds no place there, a round trip in between reads the rest of the leaf.
  */
 #include "index/chime/chime.h"
+#include "pool/turns.h"
 
 #define MOVES 8u /* to the right, between two looks at the parent */
 
@@ -16,6 +17,9 @@ struct write {
     uint64_t vacancy; /* as the head says; for inserts */
     unsigned stale;   /* how often the parent did not know the leaf's name */
     gaddr right;      /* go on here, without a descent: the leaf to the right of the last one */
+    struct turn turn; /* at the leaf turn_at */
+    gaddr turn_at;
+    bool paused;              /* the attempt has met a lock, and has paused */
     enum chime_kind old_kind; /* of the key's entry, if it was found */
 };
 
@@ -32,11 +36,30 @@ static bool fits(const struct write *w)
 
 /* ---- locking --------------------------------------------------------------------------------- */
 
+/* Waits for the turn of this process at the leaf (TURN-2: nothing is held yet). A turn outlasts
+ * attempts that find the lock held by another client: the next of the queue wants the same lock,
+ * and would only look at it as well. */
+static void take_turn(struct op *op, struct write *w, gaddr at)
+{
+    if (w->turn.queue && w->turn_at == at)
+        return;
+    turn_give(op, &w->turn);
+    turn_take(op, at, &w->turn);
+    w->turn_at = at;
+}
+
+/* Nothing is held any more. The next one may go, whatever else is to be done. */
+static void let_leaf_go(struct op *op, struct write *w)
+{
+    w->held.at = 0;
+    turn_give(op, &w->turn);
+}
+
 /* Unlocks; the operation ends with rc, or with what went wrong here. */
 static int release(struct op *op, struct write *w, int rc)
 {
     int released = w->held.at != 0 ? chime_release(op, w->held.at) : FAR_OK;
-    w->held.at = 0;
+    let_leaf_go(op, w);
     return released != FAR_OK && rc == FAR_OK ? released : rc;
 }
 
@@ -88,6 +111,7 @@ static int wait_for_lock(struct op *op, struct chime_view *view, struct write *w
     enum chime_verdict verdict = CHIME_GOOD;
     let_go(op, w);
     int rc = chime_wait(op, view, at, word, &w->wait, &verdict);
+    w->paused = w->wait.paused;
     if (verdict != CHIME_GOOD)
         w->right = 0;
     return rc == FAR_OK && verdict == CHIME_GONE ? chime_settle(op, view, w->spot.parent, &w->wait)
@@ -137,6 +161,7 @@ static int lock(struct op *op, struct chime_view *view, struct write *w)
     *h = (struct chime_held){.node = op_buffer(op, BUF_INDEX, view->shape.bytes)};
     if (!h->node)
         return FAR_NO_MEMORY;
+    take_turn(op, w, at);
     h->name = w->spot.name;
     h->need = chime_window(&view->shape, w->key.home);
     index_change_write(op, &w->change);
@@ -260,7 +285,7 @@ static int replace(struct op *op, struct chime_view *view, struct write *w, bool
     if (!remove)
         index_change_write_first(op, &w->change);
     rc = remove ? erase(op, view, w, &staging) : update(op, view, w, &staging);
-    w->held.at = 0;
+    let_leaf_go(op, w);
     if (w->old_kind == CHIME_BLOCK)
         index_change_replaced(op, &w->found, rc == FAR_OK, rc);
     unsigned left = chime_used(&view->shape, w->vacancy) - 1;
@@ -313,7 +338,7 @@ static int insert_at(struct op *op, struct chime_view *view, struct write *w,
                        chime_taken(w->vacancy, taken));
     chime_unlock(op, h->at);
     rc = chime_finish(op);
-    h->at = 0;
+    let_leaf_go(op, w);
     return rc;
 }
 
@@ -331,7 +356,7 @@ static int split(struct op *op, struct chime_view *view, struct write *w)
     if (rc != FAR_OK)
         return release(op, w, rc);
     rc = chime_split(op, view, &w->held, &x, &born);
-    w->held.at = 0;
+    let_leaf_go(op, w);
     if (rc == FAR_OK)
         (void)chime_enter(op, view, &born, &w->wait);
     return rc;
@@ -397,21 +422,28 @@ int chime_change(struct op *op, struct index_view *base, struct slice key, struc
     struct write w;
     w.change = (struct index_change){.key = key, .want = change};
     w.wait = (struct chime_wait){0};
-    w.held.at = w.right = 0;
+    w.held.at = w.right = w.turn_at = 0;
+    w.turn = (struct turn){0};
     w.stale = 0;
     chime_key_set(view, key, &w.key);
     int rc = FAR_CONTENTION;
     unsigned lost = 0; /* attempts, other than moves to the right */
     for (unsigned attempts = 0; index_attempt_after_pause(op, &attempts, lost);) {
         bool again = false;
+        w.paused = false;
         rc = attempt(op, view, &w, &again);
         if (w.wait.rests)
             w.right = 0;
+        if (!again || !w.paused || w.wait.rests)
+            turn_give(op, &w.turn);
         if (rc == FAR_OK && again)
             rc = chime_rest(op, view, &w.wait, &attempts);
         if (rc != FAR_OK || !again)
             break;
-        lost = attempts == 0 ? 0 : lost + (w.right == 0);
+        if (w.paused && attempts > 0)
+            attempts--; /* index_lock_wait() has pauses and bounds of its own */
+        else
+            lost = attempts == 0 ? 0 : lost + (w.right == 0);
         rc = FAR_CONTENTION;
     }
     return index_change_end(op, &w.change, rc);
