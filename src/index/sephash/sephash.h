@@ -286,10 +286,10 @@ int sephash_reserve_restore(struct op *op, struct sephash_view *view);
 
 /* ---- sephash_merge.c ------------------------------------------------------------------------- */
 /* The segment's CurSegment is full, and this operation has found its anchor: makes a new one, or
- * two. `removes`: in order to delete or replace a key (SEPHASH-H8). FAR_OK: it is done, perhaps by
- * another client. */
+ * two. `removes`: in order to delete or replace a key (SEPHASH-H8). `crowded`: the operation has
+ * met many others that append to it. FAR_OK: it is done, perhaps by another client. */
 int sephash_merge(struct op *op, struct sephash_view *view, const struct sephash_segment *segment,
-                  bool removes);
+                  bool removes, bool crowded);
 /* The pool is full: merges the segment of the hash, and others, before they are full, if that gives
  * back blocks of old values: until these make up for what was not to be had. */
 void sephash_make_room(struct op *op, struct sephash_view *view, uint64_t hash);

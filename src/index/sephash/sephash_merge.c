@@ -16,6 +16,9 @@
 
 #define ALLOCATED_MAX (2 * (SEPHASH_PAGES + 2) + 1)
 
+/* Crowded segments with fewer bits of the hash than this are split while they have few keys. */
+#define CROWD_DEPTH 6u
+
 /* One of the segments that are made. */
 struct made {
     uint64_t *words; /* sorted by fp */
@@ -30,7 +33,8 @@ struct merge {
     struct op *op;
     struct sephash_view *view;
     struct sephash_state state;
-    bool frees; /* it gives blocks back, or is to let a key be deleted */
+    bool frees;   /* it gives blocks back, or is to let a key be deleted */
+    bool crowded; /* many clients append to the segment */
     bool from_reserve;
     bool splits;
     unsigned live;            /* entries that remain */
@@ -150,12 +154,17 @@ static int renew(struct merge *m, struct made *made, unsigned depth)
     return FAR_OK;
 }
 
-/* Segments of one depth are split at different sizes, so that not all are split at the same
- * time. */
-static unsigned limit_of(const struct sephash_view *view, const struct sephash_segment *s)
+/* Segments of one depth are split at different sizes, so that not all are split at the same time.
+ * A crowded segment is split early: whatever it holds, one client appends to it in each round trip.
+ * A few small segments cost little. Where there are many, each keeps as many keys as its CurSegment
+ * has slots, or it would be mostly CurSegment. */
+static unsigned limit_of(const struct sephash_view *view, const struct sephash_segment *s,
+                         bool crowded)
 {
     uint64_t mixed = (s->part.suffix + 1) * 0x9e3779b97f4a7c15ull >> 60;
-    return view->shape.limit - (unsigned)(view->shape.limit * mixed / 128);
+    unsigned limit = view->shape.limit - (unsigned)(view->shape.limit * mixed / 128);
+    unsigned early = s->part.depth < CROWD_DEPTH ? view->shape.slots / 2 : 2 * view->shape.slots;
+    return crowded && early < limit ? early : limit;
 }
 
 static int fits(const struct merge *m, unsigned entries)
@@ -179,8 +188,8 @@ static int arrange(struct merge *m)
     }
     for (unsigned i = 0; i < s->entries; i++)
         m->live += m->state.main[i] != 0;
-    m->splits =
-        !m->from_reserve && m->live > limit_of(view, s) && s->part.depth < view->parts.depth_max;
+    m->splits = !m->from_reserve && m->live > limit_of(view, s, m->crowded) &&
+                s->part.depth < view->parts.depth_max;
     int rc = m->splits ? FAR_OK : fits(m, m->live);
     if (rc != FAR_OK)
         return rc;
@@ -538,7 +547,7 @@ static int compact(struct op *op, struct sephash_view *view, uint64_t hash, uint
     if (rc == FAR_OK && bytes > 0)
         rc = fill_slots(op, view, &state.look);
     if (rc == FAR_OK && bytes > 0)
-        rc = sephash_merge(op, view, &state.look.segment, true);
+        rc = sephash_merge(op, view, &state.look.segment, true, false);
     *given += rc == FAR_OK ? bytes : 0;
     return rc;
 }
@@ -562,14 +571,14 @@ void sephash_make_room(struct op *op, struct sephash_view *view, uint64_t hash)
 }
 
 int sephash_merge(struct op *op, struct sephash_view *view, const struct sephash_segment *segment,
-                  bool removes)
+                  bool removes, bool crowded)
 {
     ASSERT(op->batch.count == 0);
     struct room {
         struct made made[2];
         uint64_t newest[SEPHASH_SLOTS_MAX];
     } *room = calloc(1, sizeof *room); /* too large for a fiber's stack */
-    struct merge m = {.op = op, .view = view, .frees = removes};
+    struct merge m = {.op = op, .view = view, .frees = removes, .crowded = crowded};
     if (!room)
         return err_fail(FAR_NO_MEMORY, "no memory for merging a segment");
     m.made = room->made;

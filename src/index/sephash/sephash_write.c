@@ -17,6 +17,9 @@
 #define COMPACTIONS       2u
 #define COMPACTIONS_EVERY 8u
 
+/* A change that has lost this many slots to others has met a crowd. */
+#define CROWD 4u
+
 struct write {
     struct sephash_key key;
     struct sephash_look look;
@@ -25,11 +28,17 @@ struct write {
     bool blind; /* a put */
     bool done;
     bool lost;       /* and it is done all the same */
+    unsigned beaten; /* slots that it has lost */
     uint64_t waited; /* the state of an anchor: for its merge it has waited in vain */
     uint64_t stale;
 };
 
 /* ---- a CurSegment that is full --------------------------------------------------------------- */
+
+static int merge(struct op *op, struct sephash_view *view, const struct write *w, bool removes)
+{
+    return sephash_merge(op, view, &w->look.segment, removes, w->beaten >= CROWD);
+}
 
 /* Another client has filled it, and merges it now if it lives. Waits a little, then does it. Until
  * the merge, nothing of the segment changes but the anchor's first word, so that is all that is
@@ -47,7 +56,7 @@ static int merge_or_wait(struct op *op, struct sephash_view *view, struct write 
             return rc;
     }
     w->waited = s->state;
-    return sephash_merge(op, view, s, removes);
+    return merge(op, view, w, removes);
 }
 
 /* ---- appending ------------------------------------------------------------------------------- */
@@ -82,27 +91,33 @@ static int lose(struct op *op, struct write *w, uint64_t met)
     return FAR_OK;
 }
 
+/* Another client was faster with the slot. *again: its word may be of the key, so what was judged
+ * may not hold any more (SEPHASH-H4). */
+static int pass(struct op *op, struct write *w, uint64_t word, bool *again)
+{
+    w->look.filled++;
+    w->beaten++;
+    if ((word & SEPHASH_TAG) != w->look.tag)
+        return FAR_OK;
+    int rc = lose(op, w, word);
+    *again = !w->blind;
+    return rc;
+}
+
 /* Appends the word: as long as others are faster, behind theirs. *again: one of theirs may be of
  * the key, or the CurSegment is full. */
 static int append(struct op *op, struct sephash_view *view, struct write *w, uint64_t word,
                   bool *again)
 {
-    struct sephash_look *l = &w->look;
-    while (l->filled < view->shape.slots) {
+    while (w->look.filled < view->shape.slots) {
         unsigned n = add_cas(op, view, w, word);
         int rc = batch_flush(&op->batch);
         w->done = op_swapped(op, n);
         if (rc != FAR_OK || w->done)
             return op_decided(op, rc);
-        uint64_t found = op_result(op, n);
-        l->filled++;
-        if ((found & SEPHASH_TAG) != l->tag)
-            continue;
-        rc = lose(op, w, found);
-        if (rc != FAR_OK || w->done)
+        rc = pass(op, w, op_result(op, n), again);
+        if (rc != FAR_OK || w->done || *again)
             return rc;
-        if (!w->blind)
-            break;
     }
     *again = true;
     return FAR_OK;
@@ -115,7 +130,7 @@ static void after_append(struct op *op, struct sephash_view *view, struct write 
     unsigned filled = w->look.filled + !w->lost;
     sephash_know_filled(view, &w->look.segment, filled);
     if (!w->lost && filled == view->shape.slots)
-        (void)sephash_merge(op, view, &w->look.segment, false);
+        (void)merge(op, view, w, false);
 }
 
 /* ---- the change ------------------------------------------------------------------------------ */
