@@ -46,6 +46,8 @@
  *   SEPHASH-H4  Exact results. An operation judges the key by such a state with n filled slots, and
  *       CASes slot n. If that succeeds, the segment was in this state at that time. If it fails,
  *       the word that was found is all that is new. If that one can be of the key, it looks again.
+ *       If not, the judgement holds for the state with n + 1 slots, and so on. It does not matter
+ *       whether such words were found by CAS or by a READ, up to the first empty slot (SEPHASH-H3).
  *       A put or an update may be done then (CHANGE-C1): slot n was filled after the look that has
  *       found it empty, and right before that the segment was in the state that was judged.
  *   SEPHASH-H5  The filter. A client writes the mark of a key ahead of the CAS of its slot, in the
@@ -108,6 +110,7 @@ struct sephash_segment {
     uint16_t filled;        /* this many slots are */
     uint16_t barren;        /* with this many, it had no block that was not needed any more */
     uint16_t err, points;
+    bool busy; /* the session's last change here has met others that append */
     uint32_t entries;
     uint64_t page[SEPHASH_PAGES];
 };
@@ -214,6 +217,8 @@ int sephash_learn(struct op *op, struct sephash_view *view, uint64_t state,
 /* Adds the READ of all slots; the flush is followed by sephash_count_slots(). */
 void sephash_read_slots(struct op *op, const struct sephash_view *view, struct sephash_look *look,
                         unsigned first);
+/* Adds the READ of the slots behind those that were filled, of a segment that is current. */
+void sephash_read_on(struct op *op, const struct sephash_view *view, struct sephash_look *look);
 void sephash_count_slots(const struct sephash_view *view, struct sephash_look *look);
 /* Adds the READs of some entries of the MainSegment. */
 void sephash_read_main(struct op *op, const struct sephash_view *view,

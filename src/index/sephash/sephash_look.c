@@ -80,6 +80,15 @@ void sephash_read_slots(struct op *op, const struct sephash_view *view, struct s
     guessed(op, l);
 }
 
+void sephash_read_on(struct op *op, const struct sephash_view *view, struct sephash_look *l)
+{
+    ASSERT(l->current && l->filled < view->shape.slots);
+    l->slots = ((struct images *)op->buf[BUF_INDEX])->slots;
+    batch_read(&op->batch, sephash_target(l->segment.state),
+               sephash_slot_at(&view->shape, l->filled), l->slots + l->filled,
+               8 * (view->shape.slots - l->filled));
+}
+
 void sephash_count_slots(const struct sephash_view *view, struct sephash_look *l)
 {
     unsigned i = l->first;

@@ -6,10 +6,14 @@
  * index/change.h has the blocks, and when they are written.
  */
 #include "index/sephash/sephash.h"
+#include "pool/turns.h"
 
 /* How often a client reads the anchor of a segment that another one merges, before it merges by
- * itself: that is only faster, because both may. */
-#define MERGE_WAITS 16u
+ * itself: that is only faster, because both may. Pauses between these READs are shorter than a
+ * merge takes. */
+#define MERGE_WAITS         32u
+#define MERGE_PAUSE_NS      1000u
+#define MERGE_PAUSE_NS_MOST 16000u
 
 /* A session that finds the pool full compacts segments, but not each time: a merge takes memory
  * before it gives some back, and what it has given back must come through its epochs first. Of
@@ -17,7 +21,8 @@
 #define COMPACTIONS       2u
 #define COMPACTIONS_EVERY 8u
 
-/* A change that has lost this many slots to others has met a crowd. */
+/* A change that has lost this many slots to others, or has waited for its turn for the time of this
+ * many looks, has met a crowd. */
 #define CROWD 4u
 
 struct write {
@@ -29,15 +34,51 @@ struct write {
     bool done;
     bool lost;       /* and it is done all the same */
     unsigned beaten; /* slots that it has lost */
-    uint64_t waited; /* the state of an anchor: for its merge it has waited in vain */
+    struct turn turn;
+    uint64_t queued_ns, look_ns; /* it has waited for its turn; a look that it made then took */
+    uint64_t waited;             /* the state of an anchor: for its merge it has waited in vain */
     uint64_t stale;
 };
+
+/* ---- turns ----------------------------------------------------------------------------------- */
+
+/* One of those that append to a segment succeeds in each round trip. So the changes of a process
+ * that meet others there take turns, each until it ends (TURN-1). */
+static void queue_up(struct op *op, struct write *w, gaddr anchor)
+{
+    if (w->turn.queue || !op->pool->turns)
+        return;
+    uint64_t since = batch_now(&op->batch);
+    turn_take(op, anchor, &w->turn);
+    w->queued_ns = batch_now(&op->batch) - since;
+}
+
+/* A put whose session has met others here before takes its turn first: it needs two round trips
+ * then, as if it was alone. Other changes look at the key first, for two round trips of theirs
+ * disturb nobody. */
+static void expect_others(struct op *op, const struct sephash_view *view, struct write *w)
+{
+    const struct sephash_segment *s = &sephash_known_of(view, w->key.hash)->segment;
+    if (w->blind && s->busy)
+        queue_up(op, w, s->part.anchor);
+}
+
+static void end_turn(struct op *op, const struct sephash_view *view, struct write *w)
+{
+    turn_give(op, &w->turn);
+    sephash_known_of(view, w->key.hash)->segment.busy = w->beaten > 0 || w->queued_ns > 0;
+}
+
+static bool met_a_crowd(const struct write *w)
+{
+    return w->beaten >= CROWD || (w->look_ns > 0 && w->queued_ns / CROWD > w->look_ns);
+}
 
 /* ---- a CurSegment that is full --------------------------------------------------------------- */
 
 static int merge(struct op *op, struct sephash_view *view, const struct write *w, bool removes)
 {
-    return sephash_merge(op, view, &w->look.segment, removes, w->beaten >= CROWD);
+    return sephash_merge(op, view, &w->look.segment, removes, met_a_crowd(w));
 }
 
 /* Another client has filled it, and merges it now if it lives. Waits a little, then does it. Until
@@ -47,9 +88,11 @@ static int merge_or_wait(struct op *op, struct sephash_view *view, struct write 
 {
     const struct sephash_segment *s = &w->look.segment;
     unsigned waits = w->waited == s->state ? 0 : MERGE_WAITS;
-    uint64_t pause_ns = 0;
+    uint64_t pause_ns = MERGE_PAUSE_NS;
+    queue_up(op, w, s->part.anchor);
     for (unsigned i = 0; i < waits && i < op->pool->knobs.patience; i++) {
-        op_pause(op, &pause_ns);
+        op_wait(op, pause_ns);
+        pause_ns = 2 * pause_ns < MERGE_PAUSE_NS_MOST ? 2 * pause_ns : MERGE_PAUSE_NS_MOST;
         unsigned n = op_read(op, s->part.anchor, offsetof(struct sephash_anchor, state));
         int rc = batch_flush(&op->batch);
         if (rc != FAR_OK || op_result(op, n) != s->state)
@@ -104,6 +147,24 @@ static int pass(struct op *op, struct write *w, uint64_t word, bool *again)
     return rc;
 }
 
+/* After the first slot that it has lost: waits for its turn. What others have appended meanwhile it
+ * reads at once, and passes word by word, as if it had lost each of these slots (SEPHASH-H4). */
+static int catch_up(struct op *op, const struct sephash_view *view, struct write *w, bool *again)
+{
+    struct sephash_look *l = &w->look;
+    if (w->turn.queue || l->filled == view->shape.slots)
+        return FAR_OK;
+    queue_up(op, w, l->segment.part.anchor);
+    if (w->queued_ns == 0)
+        return FAR_OK;
+    sephash_read_on(op, view, l);
+    int rc = batch_flush(&op->batch);
+    while (rc == FAR_OK && !w->done && !*again && l->filled < view->shape.slots &&
+           l->slots[l->filled] != 0)
+        rc = pass(op, w, l->slots[l->filled], again);
+    return rc;
+}
+
 /* Appends the word: as long as others are faster, behind theirs. *again: one of theirs may be of
  * the key, or the CurSegment is full. */
 static int append(struct op *op, struct sephash_view *view, struct write *w, uint64_t word,
@@ -116,6 +177,8 @@ static int append(struct op *op, struct sephash_view *view, struct write *w, uin
         if (rc != FAR_OK || w->done)
             return op_decided(op, rc);
         rc = pass(op, w, op_result(op, n), again);
+        if (rc == FAR_OK && !w->done && !*again)
+            rc = catch_up(op, view, w, again);
         if (rc != FAR_OK || w->done || *again)
             return rc;
     }
@@ -137,9 +200,11 @@ static void after_append(struct op *op, struct sephash_view *view, struct write 
 
 static int look(struct op *op, struct sephash_view *view, struct write *w, bool *again)
 {
+    uint64_t since = w->turn.queue ? batch_now(&op->batch) : 0;
     index_change_write(op, &w->change);
     int rc = sephash_look(op, view, &w->key,
                           w->blind ? SEPHASH_WINDOW : SEPHASH_SLOTS | SEPHASH_RANGE, &w->look);
+    w->look_ns = w->turn.queue ? batch_now(&op->batch) - since : 0;
     if (rc != FAR_OK)
         return rc;
     w->change.written |= w->change.block.at != 0;
@@ -206,8 +271,10 @@ int sephash_change(struct op *op, struct index_view *base, struct slice bytes,
     w.change.key = bytes;
     w.blind = change->absent == CHANGE_STORE && change->present == CHANGE_STORE;
     int rc = start(op, view, &w);
-    for (unsigned attempts = 0;
-         rc == FAR_OK && index_attempt_after_pause(op, &attempts, attempts);) {
+    if (rc == FAR_OK)
+        expect_others(op, view, &w);
+    for (unsigned attempts = 0; /* others wait while it has a turn */
+         rc == FAR_OK && index_attempt_after_pause(op, &attempts, w.turn.queue ? 0 : attempts);) {
         bool again = false;
         rc = look(op, view, &w, &again);
         if (rc == FAR_OK && !again)
@@ -231,5 +298,6 @@ int sephash_change(struct op *op, struct index_view *base, struct slice bytes,
         view->fruitless = 0;
     if (w.done)
         after_append(op, view, &w);
+    end_turn(op, view, &w);
     return rc;
 }
