@@ -236,6 +236,25 @@ static void most_inserts_lock_with_one_masked_cas(void **state)
     store_rig_close(&r);
 }
 
+/* By default a lock has four rows. Inserts lock groups of rows, so subtables are as full when they
+ * are split as with larger locks. */
+static void subtables_are_full_when_they_are_split(void **state)
+{
+    struct store_rig r;
+    (void)state;
+    open_table(&r, "mem:?size=64m", 1, NULL);
+    struct costs puts = cost(&r, 0, KEYS, call_put, FAR_OK);
+    const struct rcuckoo_view *view = view_of(&r);
+    assert_int_equal(view->shape.lock_rows, 4);
+    assert_int_equal(view->shape.words, 4);
+    assert_true(view->base.grown >= 1);
+    assert_true(view->base.load_sum >= 0.9 * (double)view->base.grown);
+    assert_int_equal(median(&puts), 2);
+    assert_true(mean(&puts) <= 2.03);
+    assert_true((double)view->lockings_one >= 0.96 * (double)view->lockings);
+    store_rig_close(&r);
+}
+
 int main(void)
 {
     index_tested = "rcuckoo";
@@ -244,6 +263,7 @@ int main(void)
         cmocka_unit_test(values_that_are_not_inline_take_one_round_trip_more),
         cmocka_unit_test(a_table_can_be_filled_to_95_percent_for_two_round_trips),
         cmocka_unit_test(most_inserts_lock_with_one_masked_cas),
+        cmocka_unit_test(subtables_are_full_when_they_are_split),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

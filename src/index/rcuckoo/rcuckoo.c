@@ -142,6 +142,7 @@ static int rcuckoo_create(struct op *op, const struct index_options *options, ui
         rc = make_subtables(&k);
     for (unsigned i = 0; i < RCUCKOO_TUNINGS; i++)
         k.root.tuning[i] = (uint32_t)options->tuning[i];
+    k.root.tuning[RCUCKOO_TUNING_LOCK_ROWS] = k.shape.lock_rows;
     memcpy(k.root.modulus, k.shape.modulus, sizeof k.root.modulus);
     k.root.checksum = rcuckoo_root_sum(&k.root);
     if (rc == FAR_OK)
@@ -191,7 +192,9 @@ static const struct tuning_param rcuckoo_tuning[] = {
     [RCUCKOO_TUNING_KEY] = {"key", "bytes of a key that are kept inline", 1, 256, 8},
     [RCUCKOO_TUNING_VALUE] = {"value", "bytes of a value that are kept inline", 0, 256, 8},
     [RCUCKOO_TUNING_F] = {"f", "in 1/100: how far apart the two rows of a key are", 110, 500, 230},
-    [RCUCKOO_TUNING_LOCK_ROWS] = {"lock_rows", "rows of a lock", 1, 1024, 16},
+    [RCUCKOO_TUNING_LOCK_ROWS] = {"lock_rows",
+                                  "rows of a lock; 0: 4, or 16 if the table does not grow", 0, 1024,
+                                  0},
     [RCUCKOO_TUNING_LOCKS] = {"locks", "locks that share a word", 1, 64, 64},
     [RCUCKOO_TUNING_WORDS] = {"words", "lock words of a subtable, at most", 1, RCUCKOO_WORDS_MAX,
                               RCUCKOO_WORDS_MAX},

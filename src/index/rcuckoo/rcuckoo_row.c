@@ -13,6 +13,11 @@ static unsigned words_for(unsigned bytes)
     return bytes <= 8 ? 1 : (bytes + 7) / 8;
 }
 
+/* With few rows of a lock, clients meet less often, and dead ones hold up fewer rows. A table that
+ * does not grow gets fuller with more, because then a lock word has more rows. */
+#define LOCK_ROWS       4u
+#define LOCK_ROWS_FIXED 16u
+
 bool rcuckoo_shape_set(struct rcuckoo_shape *s, const uint64_t *tuning)
 {
     s->key = (unsigned)tuning[RCUCKOO_TUNING_KEY];
@@ -26,6 +31,8 @@ bool rcuckoo_shape_set(struct rcuckoo_shape *s, const uint64_t *tuning)
     if (s->rows == 0)
         s->rows = 2 * (uint32_t)CHUNK_BYTES / rcuckoo_row_bytes(s);
     s->lock_rows = (unsigned)tuning[RCUCKOO_TUNING_LOCK_ROWS];
+    if (s->lock_rows == 0)
+        s->lock_rows = tuning[RCUCKOO_TUNING_GROWS] != 0 ? LOCK_ROWS : LOCK_ROWS_FIXED;
     s->locks = (unsigned)tuning[RCUCKOO_TUNING_LOCKS];
     s->block = s->lock_rows * s->locks;
     s->words = (s->rows + s->block - 1) / s->block;

@@ -8,7 +8,7 @@
 
 #define BUSY_LOOKS    16u /* attempts at locks that others hold, before the epoch is let go on */
 #define BUSY_PAUSE_NS 500u
-#define GROUP_ROWS    16u /* rows of a lock that are read together when rows are mostly full */
+#define GROUP_ROWS    16u /* rows that are locked and read together when rows are mostly full */
 #define GROUP_FILL    (6u * 256) /* from that many entries of a row on, in 1/256 */
 /* Attempts to find a path with more locks, before the table counts as full, or is split. */
 #define WIDENINGS         32u
@@ -53,16 +53,17 @@ static unsigned smaller(unsigned a, unsigned b)
     return a < b ? a : b;
 }
 
-/* Adds a row, or the group around it that has the same lock, to what is read. */
+/* Adds a row to what is locked and read, or the group around it. A group has one lock word, and it
+ * is the same whatever number of rows a lock has. */
 static bool add_range(const struct rcuckoo_shape *s, struct write *w, unsigned row, bool groups)
 {
     struct rcuckoo_ranges *r = &w->ranges;
-    unsigned first = row, end = row + 1;
-    if (groups) {
-        unsigned lock = row / s->lock_rows * s->lock_rows;
-        first = lock + (row - lock) / GROUP_ROWS * GROUP_ROWS;
-        end = smaller(smaller(first + GROUP_ROWS, lock + s->lock_rows), s->rows);
-    }
+    unsigned rows = groups ? GROUP_ROWS : 1, block = row / s->block * s->block;
+    unsigned first = block + (row - block) / rows * rows;
+    unsigned end = smaller(smaller(first + rows, block + s->block), s->rows);
+    for (unsigned i = first; i < end; i = (i / s->lock_rows + 1) * s->lock_rows)
+        if (!rcuckoo_locks_add(s, &w->locks, i))
+            return false;
     for (unsigned i = 0; i < r->count; i++)
         if (r->range[i].first == first)
             return true;
@@ -83,13 +84,10 @@ static void choose_locks(const struct rcuckoo_view *view, struct write *w)
     while (!fits) {
         w->locks.count = w->ranges.count = 0;
         fits = true;
-        for (unsigned i = 0; i < 2; i++) {
-            (void)rcuckoo_locks_add(s, &w->locks, w->key.row[i]);
+        for (unsigned i = 0; i < 2; i++)
             (void)add_range(s, w, w->key.row[i], groups);
-        }
         for (unsigned i = 0; i < w->guess.count && fits; i++)
-            fits = rcuckoo_locks_add(s, &w->locks, w->guess.row[i]) &&
-                   add_range(s, w, w->guess.row[i], groups);
+            fits = add_range(s, w, w->guess.row[i], groups);
         if (!fits)
             w->guess.count = 0;
     }
