@@ -18,8 +18,8 @@
  *       wait much longer than others.
  *   PAUSE-2  Only what stands still is looked at less and less often: if the same owner has a lock
  *       for long, a pause lasts up to a quarter of the time that it has had the lock. So a wait
- *       takes a quarter longer than needed at most, and few verbs. A change that has lost very often
- *       pauses longer, too, because its number of attempts is limited.
+ *       takes a quarter longer than needed at most, and few verbs. A change that has lost very
+ *       often pauses longer, too, because its number of attempts is limited.
  *   PAUSE-3  A pause ends before the next heartbeat is due, and within a millisecond or two.
  */
 #ifndef INDEX_ATTEMPT_H

@@ -1,5 +1,5 @@
-/* Many clients append to one segment of SepHash: such a segment is split early, and the changes of a
- * process take turns. */
+/* Many clients append to one segment of SepHash: such a segment is split early, and the changes of
+ * a process take turns. */
 #include "index/sephash/sephash.h"
 #include "pool/turns.h"
 #include "support/actors.h"
