@@ -136,6 +136,8 @@ void check_plan(struct check *c)
     if (2 * c->set->clients <= CONCURRENT_MAX && tape_chance(t, 1, 3, TAPE_SETUP))
         p->ring = 2 + (3 * c->set->clients <= CONCURRENT_MAX && tape_choose(t, 2, TAPE_SETUP));
     p->open_in_client = tape_chance(t, 1, 4, TAPE_SETUP);
+    if (p->open_in_client) /* derived, so that other runs stay as they were */
+        p->knobs.resize_steps = 1 + (unsigned)p->hash_seed % 3;
     p->focus = tape_chance(t, 1, 2, TAPE_SETUP);
     choose_pool(c);
     unsigned w = tape_choose(t, p->cold ? growing : all, TAPE_SETUP);

@@ -42,6 +42,7 @@ struct knobs {
     unsigned turn_queues;    /* of a process (turns.h); 0: none                                */
     uint64_t turn_patience;  /* nanoseconds, drawn below this for each turn; 0: see turns.c    */
     unsigned iterate_parts;  /* parts of a table that a call of an iteration reads at most    */
+    unsigned resize_steps;   /* versions that a resize of a SHARD table goes over, at least    */
     bool scatters;           /* objects that any node may hold are dealt to all nodes, in pairs */
 
     /* NULL, or called when an object may be reused, and when it is: it catches accesses between the
@@ -289,6 +290,10 @@ int client_drive_epoch(struct op *op);
 /* The same without a round trip: the next batch carries an announcement that drives the epoch,
  * though nothing of this client waits for it. */
 void client_hurry_epoch(struct client *client);
+
+/* The same, if all clients may be waiting for the epoch at once. The registry is as long as there
+ * are clients, so only some of them read it; the others certify, and read the epoch. */
+void client_help_epoch(struct client *client);
 
 /* A number of CLIENT_STAMP_BITS bits that no other call returns, of this client or of another: not
  * before this client has asked for eight million more. */

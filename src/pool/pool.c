@@ -16,6 +16,7 @@ const struct knobs pool_knobs_default = {
     .run_chunks = 1,
     .bundle_max = BUNDLE_MAX,
     .iterate_parts = UINT32_MAX,
+    .resize_steps = 1,
     .group_words = 4096,
     .group_spares = 3,
     .turn_queues = 1024,

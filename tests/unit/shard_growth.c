@@ -133,6 +133,26 @@ static void a_full_bucket_makes_its_client_begin_the_barrier(void **state)
     expect_room(&g, key);
 }
 
+/* Another client has claimed the resize, and does nothing more, though it lives. */
+static void a_full_bucket_heeds_no_claim(void **state)
+{
+    struct rig g;
+    uint32_t first;
+
+    (void)state;
+    uint32_t key = fill_bucket(&g, 0, &first);
+    far_session *other = store_rig_join(&g.r);
+    uint32_t v;
+    assert_int_equal(get(&g, other, first, &v), FAR_OK);
+    store_rig_set(&g.r, view_of(&g, g.b)->root, offsetof(struct shard_root, claim),
+                  shard_claim(1, client_owner_word(&other->client)));
+    assert_int_equal(insert(&g, g.b, key, 0), FAR_OK);
+    assert_int_equal(get(&g, g.b, key, &v), FAR_OK);
+    assert_int_equal(view_of(&g, g.b)->version, 1);
+    far_session_close(other);
+    store_rig_close(&g.r);
+}
+
 static int post_in_flight(struct fab_ep *ep, struct fab_req *req)
 {
     assert_true(op_in_flight(&the->b->op));
@@ -279,6 +299,7 @@ int main(void)
         cmocka_unit_test(a_full_bucket_with_deleted_slots_makes_its_client_report),
         cmocka_unit_test(a_full_bucket_waits_for_all_of_the_barrier),
         cmocka_unit_test(a_full_bucket_makes_its_client_begin_the_barrier),
+        cmocka_unit_test(a_full_bucket_heeds_no_claim),
         cmocka_unit_test(a_repair_does_not_wait_for_the_barrier),
         cmocka_unit_test(a_table_does_not_grow_without_inserts),
         cmocka_unit_test(a_table_is_not_full_because_others_do_not_report),

@@ -630,6 +630,7 @@ TEST(a_segment_that_comes_too_late_is_not_lost)
     gaddr root = view_of(the, B.s)->root;
     set_count(1u << 30);
     reach_cas(&A, gaddr_offset(root) + offsetof(struct shard_root, segment[1]), put_key, dummy);
+    store_rig_set(&the->r, root, offsetof(struct shard_root, claim), 0); /* it is lost */
     set_version();
     assert_true(store_rig_get(&the->r, root, offsetof(struct shard_root, segment[1].tops)) != 0);
     expect_no_loss();

@@ -67,7 +67,10 @@
  *       not know R. The resizer sets R, then changes the version of all caches, then notes when the
  *       epoch will be such that every operation has validated its cache after that (EPOCH-E3).
  *       Until then operations that know R work in the old unit, and look whether its child has been
- *       touched: then the barrier is over.
+ *       touched: then the barrier is over. A resize may go over several versions. Then no move to
+ *       any of them begins before, and the first child of a unit shows it, because children are
+ *       published in order (SHARD-S6): so all look at that one whose key may go with any of the
+ *       moves.
  *
  * Progress: lock-free, with one exception: an insert into a unit that is full to the end of a chain
  * waits until the barrier is over, for a few leases at most. Every loop is bounded and ends with
@@ -108,24 +111,28 @@ struct shard_view {
     uint64_t tuning[SHARD_TUNINGS];
 
     unsigned version; /* R */
-    unsigned settled; /* moves to this version may begin: R, or R-1 before the barrier is over */
+    unsigned settled; /* moves to this version may begin: R, or R - steps before the barrier */
     uint64_t barrier; /* the epoch at which they may, or 0 */
+    unsigned steps;   /* the versions that the last resize went over */
     unsigned opened;  /* segments */
     struct shard_segment *segment;
 
-    int64_t unreported;  /* inserts less deletes since the last report */
-    int64_t count;       /* of keys, as last heard */
-    int64_t heard;       /* the same when this session last reported */
-    double active;       /* sessions that seem to report as much as this one, with itself */
-    unsigned since;      /* changes since then that count: see shard_sync_add() */
-    unsigned assumed;    /* of them, those that it has not made */
-    unsigned sync_after; /* how many there may be */
-    unsigned waited;     /* operations that found a barrier not over */
+    int64_t unreported;     /* inserts less deletes since the last report */
+    int64_t count;          /* of keys, as last heard */
+    int64_t heard;          /* the same when this session last reported */
+    double active;          /* sessions that seem to report as much as this one, with itself */
+    double inserts, losses; /* of late, and how often they lost their unit's tail */
+    unsigned since;         /* changes since then that count: see shard_sync_add() */
+    unsigned assumed;       /* of them, those that it has not made */
+    unsigned sync_after;    /* how many there may be */
+    unsigned waited;        /* operations that found a barrier not over */
+    bool driven;            /* an operation waits for it, and drives the epoch */
     struct {
         unsigned lane;
         uint64_t bucket, mark; /* 0: none */
     } note;                    /* a unit that is published, and whose mark does not say so yet */
-    bool due;                  /* it is time to resize */
+    bool due;                  /* it is time to resize, */
+    unsigned due_at;           /* from this version */
     bool resizing;             /* an operation of this session is at it */
     unsigned behind_ops;       /* operations during which units are expected to be behind */
 };
@@ -173,6 +180,13 @@ static inline uint64_t shard_parent(const struct shard_view *view, uint64_t buck
 static inline bool shard_goes(const struct shard_view *view, uint64_t hash, unsigned u)
 {
     return hash >> (view->start_bits + u) & 1;
+}
+/* May a move whose barrier is not over take the hash away? The resize may be over several versions;
+ * then the children are made in turn, and the first of them shows whether it is over. */
+static inline bool shard_may_go(const struct shard_view *view, uint64_t hash)
+{
+    uint64_t path = shard_bucket(view, hash, view->version);
+    return path != shard_bucket(view, hash, view->settled);
 }
 /* An entry's sid is its split bits (split_bits.h). A unit is a part of the table, and its version
  * the part's level. */
@@ -320,7 +334,8 @@ struct shard_sync {
     bool added;
     unsigned count, resize;
     int64_t reported;
-    int grows; /* by the change that it goes with: 1, 0 or -1 keys */
+    int64_t assumed; /* of these */
+    int grows;       /* by the change that it goes with: 1, 0 or -1 keys */
 };
 void shard_sync_add(struct op *op, struct shard_view *view, struct shard_sync *sync);
 /* Reports out of turn what this session has really made. */
@@ -331,8 +346,11 @@ int shard_estimate(struct op *op, struct shard_view *view, uint64_t *words);
 /* Behind the flush. `done`: the change was made. */
 void shard_sync_completed(struct op *op, struct shard_view *view, struct shard_sync *sync, int rc,
                           bool done);
-/* Resizes the table if it has come to that. Not being able to is no error of the caller's. */
-void shard_grow(struct op *op, struct shard_view *view);
+/* An insert has lost its unit's tail this often. */
+void shard_note_losses(struct shard_view *view, unsigned losses);
+/* Resizes the table if it has come to that, and no other client does so; `forced`: though another
+ * client does. Not being able to is no error of the caller's. */
+void shard_grow(struct op *op, struct shard_view *view, bool forced);
 
 /* ---- shard_read.c ---------------------------------------------------------------------------- */
 int shard_get(struct op *op, struct index_view *view, struct slice key, struct value_out *out);

@@ -29,7 +29,9 @@
  *     filler     stamp                    was a tombstone; free when the purge is complete
  *   0          free if the bucket is published, else not filled yet
  *
- *   resize     version 8 | epoch 56       0 instead of the epoch: not known yet
+ *   resize     steps 8 | epoch 48 | version 8     the last resize: to which version, over how many
+ *                                         versions more than one, and its barrier (0: not known yet)
+ *   claim      version 8 | owner word 56  a client resizes the table to this version
  */
 /* clang-format on */
 #ifndef SHARD_LAYOUT_H
@@ -198,7 +200,8 @@ static inline bool shard_is_link(uint64_t word)
 struct shard_root {
     uint64_t resize;
     uint64_t count; /* keys, as far as sessions have reported them */
-    uint64_t unused[6];
+    uint64_t claim; /* of the client that resizes the table */
+    uint64_t unused[5];
     uint32_t start_bits; /* segment 0 has 2^start_bits buckets in a lane */
     uint32_t lanes;
     uint32_t level1, level2;
@@ -220,7 +223,21 @@ static inline uint64_t shard_root_sum(const struct shard_root *root)
 static inline uint64_t shard_resize(unsigned version, uint64_t epoch)
 {
     ASSERT(version < SHARD_SEGMENTS);
-    return epoch << 8 | version;
+    return (epoch & ((1ull << 48) - 1)) << 8 | version;
+}
+#define SHARD_CLAIM_VERSION_AT 56
+static inline uint64_t shard_claim(unsigned version, uint64_t owner)
+{
+    ASSERT(version < SHARD_SEGMENTS && owner >> SHARD_CLAIM_VERSION_AT == 0);
+    return (uint64_t)version << SHARD_CLAIM_VERSION_AT | owner;
+}
+static inline unsigned shard_claim_version(uint64_t claim)
+{
+    return (unsigned)(claim >> SHARD_CLAIM_VERSION_AT);
+}
+static inline uint64_t shard_claim_owner(uint64_t claim)
+{
+    return claim & ((1ull << SHARD_CLAIM_VERSION_AT) - 1);
 }
 static inline unsigned shard_resize_version(uint64_t resize)
 {
@@ -228,7 +245,18 @@ static inline unsigned shard_resize_version(uint64_t resize)
 }
 static inline uint64_t shard_resize_epoch(uint64_t resize)
 {
-    return resize >> 8;
+    return resize >> 8 & ((1ull << 48) - 1);
+}
+/* A resize may go over several versions at once. */
+#define SHARD_RESIZE_STEPS_AT 56
+static inline uint64_t shard_resize_over(uint64_t resize, unsigned steps)
+{
+    ASSERT(steps > 0 && steps <= shard_resize_version(resize));
+    return resize | (uint64_t)(steps - 1) << SHARD_RESIZE_STEPS_AT;
+}
+static inline unsigned shard_resize_steps(uint64_t resize)
+{
+    return (unsigned)(resize >> SHARD_RESIZE_STEPS_AT) + 1;
 }
 
 #endif

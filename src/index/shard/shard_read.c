@@ -100,7 +100,7 @@ static int look(struct op *op, struct shard_view *view, struct read *r, bool *ag
 {
     shard_settle(op, view);
     unsigned version = view->settled, n = 0, sibling = 0;
-    bool pending = view->version > version && shard_goes(view, r->key.hash, version);
+    bool pending = shard_may_go(view, r->key.hash);
     shard_unit_set(view, &r->unit, r->key.lane, shard_bucket(view, r->key.hash, version));
     bool older = pending && shard_birth(view, r->unit.bucket) < version;
     if (older) { /* a unit that is further behind has seals of other moves */
@@ -118,7 +118,7 @@ static int look(struct op *op, struct shard_view *view, struct read *r, bool *ag
         return rc;
     if (pending && op_result(op, n) != 0) {
         if (view->settled == version)
-            view->settled = version + 1;
+            view->settled = view->version;
         *again = true;
         return FAR_OK;
     }

@@ -109,10 +109,15 @@ static int install(struct op *op, struct shard_view *view, const struct shard_ro
     if (version < view->version)
         return FAR_OK; /* another operation has read it since */
     if (version > view->version) {
+        unsigned steps = shard_resize_steps(root->resize);
+        if (steps > version)
+            return err_fail(FAR_CORRUPT, "the table's version is %u after %u steps", version,
+                            steps);
         view->version = version;
+        view->steps = steps;
         view->barrier = 0;
-        if (view->settled + 1 < version) /* a resize begins when the barrier before is over */
-            view->settled = version - 1;
+        if (view->settled + steps < version) /* a resize begins when the barrier before is over */
+            view->settled = version - steps;
     }
     if (shard_resize_epoch(root->resize) != 0)
         view->barrier = shard_resize_epoch(root->resize);
@@ -209,6 +214,56 @@ void shard_detach(struct index_view *base)
     free(view->segment);
 }
 
+/* ---- contention ------------------------------------------------------------------------------ */
+
+/*
+ * Inserts of a unit take turns. If many clients insert into a small table, most of them lose their
+ * turn, and all units are full before the next barrier is over. So a table whose inserts often lose
+ * is resized early, over several versions at once. For that reason it gets no more than
+ * CONTENTION_UNITS units, and none if it has less than a part of the keys that it should have.
+ */
+#define CONTENTION_UNITS 4096.0
+#define CONTENTION_PART  16
+#define CONTENDED        0.5         /* losses of an insert */
+#define INSERTS_COUNTED  2           /* at least, */
+#define REMEMBERED       (15.0 / 16) /* and the older they are, the less they count */
+
+void shard_note_losses(struct shard_view *view, unsigned losses)
+{
+    view->inserts = view->inserts * REMEMBERED + 1;
+    view->losses = view->losses * REMEMBERED + losses;
+}
+
+static double contention(const struct shard_view *view)
+{
+    return view->inserts < INSERTS_COUNTED ? 0 : view->losses / view->inserts;
+}
+
+static double units(const struct shard_view *view)
+{
+    return (double)shard_buckets(view, view->version) * view->lanes;
+}
+
+static bool contended(const struct shard_view *view)
+{
+    return contention(view) > CONTENDED && units(view) < CONTENTION_UNITS &&
+           view->count >= threshold(view) / CONTENTION_PART;
+}
+
+/* Over how many versions should a resize go? An insert that loses L times has met about 1 + L that
+ * were awake, and of those in a pause about as many for each of these. There should be four units
+ * for each insert. */
+static unsigned steps_wanted(const struct shard_view *view)
+{
+    double share = 1 + contention(view), wanted = 4 * units(view) * share * share;
+    unsigned steps = view->base.table->pool->knobs.resize_steps;
+    unsigned most = SHARD_SEGMENTS - 1 - view->version;
+    if (contended(view))
+        for (double have = 2 * units(view); have < wanted && have < CONTENTION_UNITS; have *= 2)
+            steps++;
+    return steps < most ? steps : most;
+}
+
 /* ---- reporting ----------------------------------------------------------------------------- */
 
 /* Many sessions may end before they report once. For these a session's first report counts more
@@ -234,10 +289,12 @@ static double active(double others, double own)
 void shard_sync_add(struct op *op, struct shard_view *view, struct shard_sync *sync)
 {
     sync->added = false;
+    sync->assumed = 0;
     if ((sync->grows == 0 && view->tuning[SHARD_TUNING_SYNC] == 0) ||
         ++view->since < view->sync_after)
         return;
-    view->unreported += count_assumed(view, view->unreported + sync->grows);
+    sync->assumed = count_assumed(view, view->unreported + sync->grows);
+    view->unreported += sync->assumed;
     view->since = view->assumed = 0;
     shard_sync_add_now(op, view, sync);
 }
@@ -261,7 +318,7 @@ void shard_sync_completed(struct op *op, struct shard_view *view, struct shard_s
     if (!sync->added || rc != FAR_OK)
         return;
     double others = (double)(int64_t)op_result(op, sync->count) - (double)view->heard;
-    view->active = active(others, (double)sync->reported);
+    view->active = active(others, (double)(sync->reported - sync->assumed));
     view->count = (int64_t)(op_result(op, sync->count) + (uint64_t)sync->reported);
     view->heard = view->count;
     uint64_t resize = op_result(op, sync->resize);
@@ -269,7 +326,9 @@ void shard_sync_completed(struct op *op, struct shard_view *view, struct shard_s
         (view->barrier == 0 && view->version > 0 && shard_resize_epoch(resize) != 0))
         view->base.cached.stale = true;
     view->sync_after = sync_after(view);
-    view->due = view->count >= threshold(view) || (view->version > 0 && view->barrier == 0);
+    view->due = view->count >= threshold(view) || (view->version > 0 && view->barrier == 0) ||
+                contended(view);
+    view->due_at = view->version;
 }
 
 /* Units that an estimate looks at. */
@@ -294,6 +353,7 @@ int shard_estimate(struct op *op, struct shard_view *view, uint64_t *words)
         keys += live;
     }
     view->due |= (double)keys / SAMPLED * (double)buckets * view->lanes >= (double)threshold(view);
+    view->due_at = view->version;
     return FAR_OK;
 }
 
@@ -306,7 +366,7 @@ void shard_settle(struct op *op, struct shard_view *view)
     if (view->barrier != 0 && client_epoch_view(op->client).seen >= view->barrier)
         view->settled = view->version; /* SHARD-S8 */
     else if (++view->waited % HURRY_EVERY == 0)
-        client_hurry_epoch(op->client);
+        client_help_epoch(op->client);
 }
 
 int shard_make_segment(struct op *op, const struct shard_view *view, unsigned r,
@@ -360,7 +420,7 @@ static int publish_segment(struct op *op, struct shard_view *view, unsigned r)
 }
 
 /* SHARD-S8: from here on every cache that is validated is one of this version. */
-static int start_barrier(struct op *op, struct shard_view *view, unsigned version)
+static int start_barrier(struct op *op, struct shard_view *view, unsigned version, unsigned steps)
 {
     ASSERT(version > 0);
     index_bump_version(op, &view->base);
@@ -368,42 +428,108 @@ static int start_barrier(struct op *op, struct shard_view *view, unsigned versio
     if (rc != FAR_OK)
         return rc;
     uint64_t epoch = client_epoch_view(op->client).validated + 3; /* EPOCH-E3 */
-    op_cas(op, view->root, 0, shard_resize(version, 0), shard_resize(version, epoch));
+    op_cas(op, view->root, 0, shard_resize_over(shard_resize(version, 0), steps),
+           shard_resize_over(shard_resize(version, epoch), steps));
     return batch_flush(&op->batch);
 }
 
-static int grow(struct op *op, struct shard_view *view)
+/* Claims the resize to a version, unless a living client has done so. The claim is for speed: if
+ * two clients resize the table at once, one of them has worked in vain. */
+static int claim_resize(struct op *op, struct shard_view *view, unsigned version, uint64_t met,
+                        bool *claimed)
 {
-    unsigned version = view->version;
-    uint64_t now = shard_resize(version, view->barrier);
-    int rc = FAR_OK;
-    if (version > 0 && view->barrier == 0) /* its resizer has died, or is not that far */
-        return start_barrier(op, view, version);
-    if (view->settled < version || version + 1 == SHARD_SEGMENTS)
+    uint64_t mine = shard_claim(version, client_owner_word(op->client));
+    bool alive = false;
+    *claimed = met == mine;
+    if (*claimed)
         return FAR_OK;
-    unsigned resize = op_read(op, view->root, offsetof(struct shard_root, resize));
-    unsigned ref = op_read(op, view->root, offsetof(struct shard_root, segment[version + 1].tops));
-    rc = batch_flush(&op->batch);
-    if (rc != FAR_OK || op_result(op, resize) != now)
-        return rc; /* another client was faster */
-    if (op_result(op, ref) == 0)
-        rc = publish_segment(op, view, version + 1);
-    if (rc != FAR_OK)
+    int rc = shard_claim_version(met) == version
+                 ? client_owner_alive(op, shard_claim_owner(met), &alive)
+                 : FAR_OK;
+    if (rc != FAR_OK || alive)
         return rc;
-    unsigned n = op_cas(op, view->root, 0, now, shard_resize(version + 1, 0));
+    unsigned n = op_cas(op, view->root, offsetof(struct shard_root, claim), met, mine);
     rc = batch_flush(&op->batch);
-    return rc == FAR_OK && op_swapped(op, n) ? start_barrier(op, view, version + 1) : rc;
+    *claimed = rc == FAR_OK && op_swapped(op, n);
+    return rc;
 }
 
-void shard_grow(struct op *op, struct shard_view *view)
+/* Reads the root as it is now. Each word is judged by itself, so it may be torn. */
+static int read_now(struct op *op, const struct shard_view *view, struct shard_root *root)
 {
+    struct shard_root *image = op_buffer(op, BUF_BULK, sizeof *image);
+    if (!image)
+        return FAR_NO_MEMORY;
+    batch_read(&op->batch, view->root, 0, image, sizeof *image);
+    int rc = batch_flush(&op->batch);
+    if (rc == FAR_OK)
+        *root = *image;
+    return rc;
+}
+
+/* Makes the segments of the next versions, and sets the version. If there is no memory for all of
+ * them, those that there are will do. */
+static int resize(struct op *op, struct shard_view *view, const struct shard_root *root)
+{
+    unsigned version = shard_resize_version(root->resize), steps = 0;
+    int rc = FAR_OK;
+    do {
+        const struct shard_segment_refs *next = &root->segment[version + steps + 1];
+        rc = next->tops == 0 ? publish_segment(op, view, version + steps + 1) : FAR_OK;
+        steps += rc == FAR_OK;
+    } while (rc == FAR_OK && view->version == version && steps < steps_wanted(view));
+    if (rc != FAR_OK && (steps == 0 || rc != FAR_POOL_FULL))
+        return rc;
+    uint64_t next = shard_resize_over(shard_resize(version + steps, 0), steps);
+    unsigned n = op_cas(op, view->root, 0, root->resize, next);
+    rc = batch_flush(&op->batch);
+    return rc == FAR_OK && op_swapped(op, n) ? start_barrier(op, view, version + steps, steps) : rc;
+}
+
+/* *busy: another client is at it. */
+static int grow(struct op *op, struct shard_view *view, bool forced, bool *busy)
+{
+    struct shard_root root;
+    unsigned version = view->version;
+    bool claimed = false;
+    if (version > 0 && view->barrier == 0) /* its resizer has died, or is not that far */
+        return start_barrier(op, view, version, view->steps);
+    if (view->settled < version || version + 1 == SHARD_SEGMENTS)
+        return FAR_OK;
+    int rc = read_now(op, view, &root);
+    if (rc != FAR_OK || shard_resize_version(root.resize) != version ||
+        shard_resize_epoch(root.resize) != view->barrier)
+        return rc; /* another client was faster */
+    rc = claim_resize(op, view, version + 1, root.claim, &claimed);
+    *busy = !claimed && !forced;
+    if (rc != FAR_OK || *busy)
+        return rc;
+    rc = resize(op, view, &root);
+    if (rc != FAR_OK && claimed) { /* another client may have more luck */
+        op_cas(op, view->root, offsetof(struct shard_root, claim),
+               shard_claim(version + 1, client_owner_word(op->client)), 0);
+        (void)batch_flush(&op->batch);
+    }
+    return rc;
+}
+
+/* While another client resizes the table, a session looks again after this many changes. */
+#define BUSY_CHANGES 16
+
+void shard_grow(struct op *op, struct shard_view *view, bool forced)
+{
+    bool busy = false;
     if (view->resizing || !view->due)
         return;
     view->due = false;
+    if (view->due_at != view->version) /* it was of a version before */
+        return;
     view->resizing = true;
-    int rc = grow(op, view);
-    view->base.cached.stale = true; /* the next operation reads how it is now */
-    if (rc != FAR_OK)               /* perhaps the pool is full */
+    int rc = grow(op, view, forced, &busy);
+    view->base.cached.stale |= !busy; /* the next operation reads how it is now */
+    if (busy)
+        view->sync_after = BUSY_CHANGES;
+    else if (rc != FAR_OK) /* perhaps the pool is full */
         view->sync_after = (unsigned)(threshold(view) / 16 + 16);
     view->resizing = false;
 }

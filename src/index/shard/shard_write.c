@@ -24,6 +24,22 @@
 /* How long an insert waits for others to take note of a resize, if it finds no room otherwise. */
 #define BARRIER_LEASES 2
 
+/* An insert that has lost its unit's tail this often waits for a barrier that is not over: then more
+ * units share the work. It does so this many times. */
+#define LOST_BEFORE_WAITING 2u
+#define WAITS               8u
+
+/* Its pauses do not get longer after so many losses: an operation in a pause holds up the barrier
+ * that would help it. */
+#define LOST_MOST 7u
+
+/* How a session waits for a barrier: it drives the epoch twice between two pauses, which are short
+ * at first. One of eight times it also looks for dead clients and the like. */
+#define DRIVES         2u
+#define DRIVES_ALONE   8u
+#define SHORT_PAUSE_NS 4000u
+#define SHORT_WAIT_NS  1000000u
+
 /* How often it reports that its unit is full. Once is mostly enough; more often if the table has to
  * be resized several times, or others resize it meanwhile. */
 #define REPORTS 4
@@ -38,7 +54,10 @@ struct write {
     bool done;
     uint64_t met;     /* by the CAS that decides */
     bool at_once;     /* it must not wait for the barrier, or did so in vain */
-    bool waited;      /* for the barrier */
+    unsigned waits;   /* for the barrier */
+    unsigned lost;    /* how often another insert has taken the tail, since it has waited */
+    unsigned losses;  /* the same in all */
+    bool added;       /* it is an insert */
     unsigned reports; /* because the unit is full */
     uint64_t stale;
     struct shard_seen seen;
@@ -77,7 +96,7 @@ static int strayed(struct op *op, struct shard_view *view, struct write *w)
 {
     if (w->pending) {
         if (view->settled == w->version)
-            view->settled = w->version + 1;
+            view->settled = view->version;
         return FAR_OK;
     }
     if (view->settled > w->version)
@@ -122,6 +141,7 @@ struct around {
     /* The unit is older than its version: its last child shows whether it is behind. */
     bool older;
     unsigned sibling, child; /* the READs of that child, and of the next one */
+    unsigned resize;         /* the READ of the table's version */
     bool expects_behind;     /* units are expected to be behind: their parents are read, too */
     struct shard_unit parent;
     bool earlier;            /* the parent has a child from before */
@@ -186,6 +206,8 @@ static int read_unit(struct op *op, struct shard_view *view, struct write *w, bo
     view->behind_ops -= view->behind_ops > 0;
     shard_note_add(op, view);
     index_change_write(op, &w->change);
+    if (w->lost > 0) /* perhaps the table is too small, and others know of a resize */
+        a.resize = op_read(op, view->root, offsetof(struct shard_root, resize));
     if (a.expects_behind)
         read_parent(op, view, w, &a);
     if (a.older) {
@@ -206,6 +228,10 @@ static int read_unit(struct op *op, struct shard_view *view, struct write *w, bo
         return rc;
     w->change.written = true;
     *again = true;
+    if (w->lost > 0 && w->pending)
+        client_help_epoch(op->client);
+    if (w->lost > 0 && shard_resize_version(op_result(op, a.resize)) > view->version)
+        return shard_refresh(op, view);
     if (w->pending && op_result(op, a.child) != 0)
         return strayed(op, view, w);
     int says = a.older ? shard_guard_says(view, shard_child(view, bucket, w->version - 1),
@@ -434,21 +460,61 @@ static void clear_overflow(struct op *op, struct shard_view *view, struct write 
     shard_cas(op, view, &w->unit, guard, word, shard_control(SHARD_FREE, 2 * w->version, false));
 }
 
-/* The unit is full, and cannot be moved before the barrier is over. Waits for that, at rest. */
+static bool barrier_over(const struct op *op, const struct shard_view *view)
+{
+    return view->settled == view->version ||
+           (view->barrier != 0 && client_epoch_view(op->client).seen >= view->barrier);
+}
+
+/* Certifies, and reads the epoch. Now and then it also does what else the epoch may wait for. */
+static int drive(struct op *op, unsigned count)
+{
+    uint64_t epoch;
+    if (count % DRIVES_ALONE == DRIVES_ALONE - 1)
+        return client_drive_epoch(op);
+    client_help_epoch(op->client);
+    return client_epoch_now(op, &epoch);
+}
+
+/* One operation of a session drives the epoch; others look at what it has seen. */
+static int await_barrier(struct op *op, struct shard_view *view)
+{
+    struct backoff patience = {0};
+    for (unsigned drives = 0; !barrier_over(op, view); drives++) {
+        uint64_t seen = client_epoch_view(op->client).seen;
+        if (!view->driven) {
+            view->driven = true;
+            int rc = drive(op, drives);
+            view->driven = false;
+            if (rc != FAR_OK)
+                return rc;
+        }
+        if (view->barrier == 0) /* it is not noted yet, as far as this session knows */
+            return FAR_OK;
+        if (client_epoch_view(op->client).seen != seen || drives % DRIVES == 0)
+            continue;
+        if (patience.waited_ns < SHORT_WAIT_NS && patience.pause_ns > SHORT_PAUSE_NS)
+            patience.pause_ns = SHORT_PAUSE_NS;
+        if (!client_backoff(op, &patience, BARRIER_LEASES))
+            return FAR_TIMEOUT;
+    }
+    return FAR_OK;
+}
+
+/* The unit cannot be moved before the barrier is over. Waits for that, at rest. */
 static int wait_for_barrier(struct op *op, struct shard_view *view, struct write *w)
 {
     index_change_drop(op, &w->change);
     index_rest(op);
-    int rc = client_barrier(op, BARRIER_LEASES);
-    /* That is two epochs. A barrier that has just begun takes three (SHARD-S8). */
-    if (rc == FAR_OK && client_epoch_view(op->client).seen < view->barrier)
-        rc = client_barrier(op, BARRIER_LEASES);
+    int rc = await_barrier(op, view);
+    view->base.cached.stale |= view->barrier == 0;
     int resumed = index_resume(op, &view->base);
     if (rc == FAR_TIMEOUT) {
         rc = FAR_OK; /* then there will be a chain */
         w->at_once = true;
     }
-    w->waited = true;
+    w->waits++;
+    w->lost = 0;
     w->seen.once = false; /* what it means may have changed */
     w->stale = 0;
     if (resumed != FAR_OK || rc != FAR_OK)
@@ -470,12 +536,10 @@ static int report(struct op *op, struct shard_view *view, struct write *w)
         rc = shard_estimate(op, view, w->unit.words);
     if (rc != FAR_OK)
         return rc;
-    shard_grow(op, view);
+    shard_grow(op, view, true);
     if (w->at_once || (!view->base.cached.stale && !view->resizing && !w->pending))
         return FAR_OK;
-    rc = wait_for_barrier(op, view, w); /* reads again how the table is now */
-    w->waited = false;
-    return rc;
+    return wait_for_barrier(op, view, w); /* reads again how the table is now */
 }
 
 /* Adds the key that the look did not find. */
@@ -493,7 +557,8 @@ static int add(struct op *op, struct shard_view *view, struct write *w)
         int rc = extend(op, view, w, &again);
         return rc == FAR_OK && !again ? purge(op, view, w, &tail) : rc;
     }
-    if (tail.full && w->pending && w->unit.chains > 0 && !w->waited && !w->at_once)
+    if (w->pending && !w->at_once && w->waits < WAITS &&
+        (w->lost >= LOST_BEFORE_WAITING || (tail.full && w->unit.chains > 0)))
         return wait_for_barrier(op, view, w);
     if (tail.full && w->unit.chains >= SHARD_CHAIN_FULL && w->reports < REPORTS)
         return report(op, view, w);
@@ -501,7 +566,11 @@ static int add(struct op *op, struct shard_view *view, struct write *w)
     index_change_write_first(op, &w->change); /* SHARD-S1 */
     if (!tail.full) {
         clear_overflow(op, view, w, &tail);
-        return decide(op, view, w, tail.slot, tail.word, word, 1);
+        int rc = decide(op, view, w, tail.slot, tail.word, word, 1);
+        w->added = w->done;
+        w->lost += rc == FAR_OK && !w->done;
+        w->losses += rc == FAR_OK && !w->done;
+        return rc;
     }
     int rc = batch_flush(&op->batch);
     if (rc == FAR_OK)
@@ -535,7 +604,8 @@ static int change_key(struct op *op, struct index_view *base, struct slice key,
     if (rc != FAR_OK)
         return rc;
     rc = FAR_CONTENTION;
-    for (unsigned attempts = 0; index_attempt_after_pause(op, &attempts, attempts);) {
+    for (unsigned attempts = 0;
+         index_attempt_after_pause(op, &attempts, attempts < LOST_MOST ? attempts : LOST_MOST);) {
         bool again = false;
         rc = look(op, view, &w, &again);
         if (rc == FAR_OK && !again)
@@ -545,8 +615,10 @@ static int change_key(struct op *op, struct index_view *base, struct slice key,
         rc = FAR_CONTENTION;
     }
     rc = index_change_end(op, &w.change, rc);
+    if (w.added)
+        shard_note_losses(view, w.losses);
     if (w.done)
-        shard_grow(op, view);
+        shard_grow(op, view, false);
     return rc;
 }
 
