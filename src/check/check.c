@@ -113,6 +113,7 @@ static void inspect(struct check *c)
     if (c->result.verdict == CHECK_PASSED)
         check_journal_audit(c);
     walk_tables(c, fresh);
+    check_room_audit(c, fresh);
     check_empty_audit(c, fresh);
     far_session_close(fresh);
 }

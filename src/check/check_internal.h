@@ -91,6 +91,7 @@ struct plan {
     unsigned sleeps_at;  /* client 0 sleeps after that many operations; 0: it does not         */
     unsigned sleeps_for; /* until the others have done that many                           */
     bool sleeps_parked;
+    bool stuffed;      /* the pool is full when the clients start */
     bool closes;       /* clients open and close a handle of a table */
     bool lags;         /* tables grow by keys of one half of all hashes: see check_rests() */
     unsigned laggards; /* the first cold keys, which are of both halves */
@@ -383,6 +384,11 @@ void check_twist(struct check *c, struct sites *sites);
 int check_create_tables(struct check *c, far_session *session);
 /* Notes how many bytes a new pool with new tables holds. */
 int check_empty_note(struct check *c);
+/* Fills the pool with a table that nobody uses. */
+int check_stuff(struct check *c, far_session *session);
+/* With no client at work, in a small pool: drops that table, and deletes all keys. Is there room
+ * then? */
+void check_room_audit(struct check *c, far_session *fresh);
 /* With no client at work: makes the tables again, and compares. */
 void check_empty_audit(struct check *c, far_session *fresh);
 

@@ -179,6 +179,7 @@ void check_note_return(struct check *c, const struct pending_op *pending, int st
 
     c->result.operations++;
     c->result.coverage.exists += pending->kind == LIN_EXISTS;
+    c->result.coverage.found_full += status == FAR_POOL_FULL;
     c->result.coverage.modified += pending->kind == LIN_MODIFY;
     if (pending->kind == LIN_GET && status == FAR_OK) {
         result = check_judge_value(c, pending->key, pending->got, len);

@@ -28,7 +28,8 @@ uint64_t check_pool_verbs(const struct check *c)
     uint64_t clients = c->clients;
     bool waits =
         c->plan.tight || c->plan.upkeep || c->plan.reopens || c->plan.drops || c->plan.repairs > 0;
-    return waits ? clients * (clients + 1) * WAITING_VERBS : 0;
+    uint64_t turns = clients + 1 + (c->plan.stuffed ? c->set->ops : 0); /* each change may wait */
+    return waits ? clients * turns * WAITING_VERBS : 0;
 }
 
 int check_drive_epochs(struct check *c, struct op *op, unsigned turns)

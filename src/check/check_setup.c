@@ -396,6 +396,8 @@ bool check_set_up(struct check *c, struct sites *sites)
         fill(c);
     if (rc == FAR_OK && c->plan.shrinks)
         thin_out(c);
+    if (rc == FAR_OK && c->plan.stuffed)
+        rc = check_stuff(c, c->session);
     far_session_close(c->session); /* if idle, it would hold up the epoch until its lease lapses */
     c->session = NULL;
     /* From here on, growth counts as growth while clients are at work. */

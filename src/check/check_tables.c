@@ -21,6 +21,44 @@ int check_create_tables(struct check *c, far_session *session)
     return rc == FAR_OK ? check_handle_set_up(c, session) : rc;
 }
 
+/* ---- ballast --------------------------------------------------------------------------------- */
+
+#define BALLAST_NAME "b"
+#define BALLAST_MAX  (32u << 10) /* bytes of a value */
+#define BALLAST_MIN  64u
+#define BALLAST_KEYS 512u
+
+int check_stuff(struct check *c, far_session *session)
+{
+    static const uint8_t value[BALLAST_MAX];
+    struct far_table_options options = {.tuning = tuning_varied(c->set->index, 0), .hash_seed = 11};
+    far_table *table = NULL;
+    unsigned key = 0;
+    int rc = far_table_create(session, BALLAST_NAME, c->set->index, &options, &table);
+    for (size_t bytes = BALLAST_MAX; bytes >= BALLAST_MIN && rc == FAR_OK; bytes /= 4) {
+        while (rc == FAR_OK && key < BALLAST_KEYS) {
+            key++;
+            rc = far_put(session, table, &key, sizeof key, value, bytes);
+        }
+        if (rc == FAR_POOL_FULL || rc == FAR_TABLE_FULL)
+            rc = FAR_OK;
+    }
+    far_table_close(table);
+    return rc == FAR_POOL_FULL ? FAR_OK : rc;
+}
+
+static int drop_ballast(struct check *c, far_session *session)
+{
+    far_table *table = NULL;
+    int rc = far_table_open(session, BALLAST_NAME, c->set->index, &table);
+    if (rc == FAR_OK)
+        rc = far_table_drop(session, table);
+    far_table_close(table);
+    return rc == FAR_NO_TABLE ? FAR_OK : rc;
+}
+
+/* ---- empty tables ---------------------------------------------------------------------------- */
+
 struct counting {
     struct marker marker;
     uint64_t bytes;
@@ -56,7 +94,7 @@ int check_empty_note(struct check *c)
 
 static int drop_all(far_session *session, struct check *c)
 {
-    static const char *const name[] = {"t", "u", "d", "h"};
+    static const char *const name[] = {"t", "u", "d", "h", "b"};
     int rc = FAR_OK;
     for (unsigned i = 0; i < sizeof name / sizeof *name && rc == FAR_OK; i++) {
         far_table *table = NULL;
@@ -86,6 +124,35 @@ static void use_again(struct check *c, far_session *fresh)
         if (rc != FAR_OK)
             check_fail_status(c, CHECK_NOT_LIVE, rc, "in a new table, put k%u", key);
     }
+}
+
+static void expect_no_error(struct check *c, int rc, const char *what, unsigned key)
+{
+    if (rc != FAR_OK && rc != FAR_NOT_FOUND && rc != FAR_TABLE_FULL)
+        check_fail_status(c, CHECK_NOT_LIVE, rc, "in a pool that was small, %s k%u", what, key);
+}
+
+void check_room_audit(struct check *c, far_session *fresh)
+{
+    char bytes[KEY_BYTES_MAX];
+    uint8_t value[VALUE_MAX];
+    if (c->program || !c->plan.tight)
+        return;
+    int dropped = c->plan.stuffed ? drop_ballast(c, fresh) : FAR_OK;
+    if (dropped != FAR_OK)
+        check_fail_status(c, CHECK_NOT_LIVE, dropped, "dropping what filled the pool");
+    for (unsigned key = 0; key < c->keys && c->result.verdict == CHECK_PASSED; key++) {
+        size_t len = check_key_bytes(c, key, bytes);
+        int rc = far_delete(fresh, check_table_of(c, key), bytes, len);
+        expect_no_error(c, rc, "delete", key);
+    }
+    for (unsigned key = 0; key < c->set->keys && c->result.verdict == CHECK_PASSED; key++) {
+        size_t len = check_key_bytes(c, key, bytes);
+        int rc = far_put(fresh, check_table_of(c, key), bytes, len, value,
+                         check_value_bytes(c, 1 + key, value));
+        expect_no_error(c, rc, "after all keys were deleted, put", key);
+    }
+    c->result.coverage.room_made = c->result.coverage.found_full > 0;
 }
 
 void check_empty_audit(struct check *c, far_session *fresh)

@@ -186,4 +186,5 @@ void check_twist(struct check *c, struct sites *sites)
     if (choose(c, 4) == 3 && p->cold > 0 && !p->shrinks)
         leave_behind(c);
     p->closes = choose(c, 2) && !p->tight;
+    p->stuffed = choose(c, 8) == 7 && p->tight;
 }

@@ -133,6 +133,7 @@ static void every_kind_of_run_is_common(void **state)
     assert_true(n.slept >= n.runs / 12 && n.emptied >= n.runs / 12);
     assert_true(n.lives >= n.runs / 30 && n.stopped > 0);
     assert_true(n.struck >= n.runs / 12 && n.struck_again > 0);
+    assert_true(n.found_full >= n.runs / 20 && n.room_made > 0);
     check_free(c);
 }
 
