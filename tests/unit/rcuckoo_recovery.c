@@ -443,6 +443,26 @@ TEST(what_a_session_has_closed_for_itself_is_soon_open_again)
     expect_soon_open_again();
 }
 
+/* Clients write no such lines. But what a line names is changed, so it must be there. */
+TEST(a_line_that_names_no_lock_of_the_table_is_left_alone)
+{
+    struct rcuckoo_intent intent = {.lock = {{0, 1}}};
+    struct journal_entry line = {.data = &intent, .len = rcuckoo_intent_bytes(1), .stamp = 77};
+    open_table();
+    assert_int_equal(get_key(&A, 1, 0), FAR_NOT_FOUND);
+    for (unsigned i = 0; i < 2; i++) { /* a lock word too many; an anchor that is none */
+        gaddr at = i ? sub.rows : sub.part.anchor;
+        unsigned word = i ? 0 : view_of(&A)->shape.words;
+        uint64_t was = store_rig_get(&rig, at, rcuckoo_word_at(word));
+        intent.anchor = rcuckoo_intent_anchor(at, 1);
+        intent.lock[0].word = word;
+        store_rig_set(&rig, at, rcuckoo_word_at(word), 1);
+        expect_ok(rcuckoo_recover(&A.s->op, &view_of(&A)->base, &line));
+        assert_int_equal(store_rig_get(&rig, at, rcuckoo_word_at(word)), 1);
+        store_rig_set(&rig, at, rcuckoo_word_at(word), was);
+    }
+}
+
 /* ---- a ring in which every operation holds a lock -------------------------------------------- */
 
 enum { DEEPEST_RING = 64 };
@@ -665,6 +685,7 @@ int main(void)
         cmocka_unit_test(a_recovery_does_not_wait_for_a_lock_that_was_free),
         cmocka_unit_test(what_a_recovery_has_closed_is_soon_open_again),
         cmocka_unit_test(what_a_session_has_closed_for_itself_is_soon_open_again),
+        cmocka_unit_test(a_line_that_names_no_lock_of_the_table_is_left_alone),
         cmocka_unit_test(a_recovery_goes_by_the_depth_of_the_ring),
         cmocka_unit_test(a_client_recovers_its_own_ring_by_its_depth),
         cmocka_unit_test(lines_of_one_ring_are_told_apart),
