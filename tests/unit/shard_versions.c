@@ -95,11 +95,60 @@ static void a_reader_before_the_barrier_does_not_follow_old_seals(void **state)
     close_rig(&g);
 }
 
+static struct {
+    uint64_t off;
+    unsigned posted, fenced;
+} later[2]; /* READs that must come behind that of level 1 */
+
+static int watch_order(struct fab_ep *ep, struct fab_req *req)
+{
+    for (unsigned i = 0; i < req->count; i++)
+        for (unsigned k = 0; k < 2; k++)
+            if (req->verbs[i].kind == FAB_READ && req->verbs[i].off == later[k].off) {
+                later[k].posted++;
+                later[k].fenced += req->verbs[i].flags & FAB_FENCE;
+            }
+    return hook.real->post(ep, req);
+}
+
+/* SHARD-S6, SHARD-S8: on a fabric that keeps no order by itself, a writer reads level 2 behind
+ * level 1, and behind both whether the child has been touched. */
+static void a_writer_before_the_barrier_reads_in_order(void **state)
+{
+    struct rig g;
+    uint32_t from = 0, v = 6;
+    (void)state;
+    the = &g;
+    open_rig(&g);
+    key = key_with(&g, &from, 7, 5);
+    assert_int_equal(insert(&g, g.b, key, 5), FAR_OK);
+    resize(&g);
+    unsigned level1 = view_of(&g, g.a)->level1, order = g.r.pool->fab->order;
+    later[0].off = unit_off(&g, 1) + level1 * 8ull;
+    later[1].off = unit_off(&g, 5) + (level1 - 1) * 8ull;
+    for (unsigned k = 0; k < 2; k++)
+        later[k].posted = later[k].fenced = 0;
+    hold_back(&g);
+    g.r.pool->fab->order = 0;
+    hook_on(g.a->client.ep);
+    hook.ops.post = watch_order;
+    int rc = far_put(g.a, g.t, &key, sizeof key, &v, sizeof v);
+    hook_off();
+    g.r.pool->fab->order = order;
+    assert_int_equal(rc, FAR_OK);
+    for (unsigned k = 0; k < 2; k++) {
+        assert_true(later[k].posted > 0);
+        assert_int_equal(later[k].fenced, later[k].posted);
+    }
+    close_rig(&g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_reader_does_not_stay_where_the_authority_was),
         cmocka_unit_test(a_reader_before_the_barrier_does_not_follow_old_seals),
+        cmocka_unit_test(a_writer_before_the_barrier_reads_in_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
