@@ -84,6 +84,33 @@ static void a_dead_clients_work_does_not_lock_others_out(void **state)
     end(&r, &p);
 }
 
+/* Both slots are dead clients'. One can be had without doing its work first. */
+static void a_slot_without_work_is_taken_first(void **state)
+{
+    struct store_rig r;
+    struct probe p;
+    far_session *s = NULL, *t = NULL;
+
+    (void)state;
+    start(&r, &p, "mem:?size=16m&clients=3&" LEASE);
+    s = join(&r);
+    t = join(&r);
+    far_session_close(s);
+    far_session_close(t);
+    leave_work(&p, &r.pool->pool, 1);
+    probe_set(&p, 0, PROBE_SLOT(2, incarnation), (DEAD + 1) | CLIENT_FENCED);
+    probe_set(&p, 0, PROBE_SLOT(2, epoch), 0);
+    recoveries = (typeof(recoveries)){.rc = FAR_OK, .registered = true};
+    r.pool->pool.recover = note_recovery;
+    r.pool->pool.kept = true;
+    assert_int_equal(far_session_open(r.pool, NULL, &s), FAR_OK);
+    assert_int_equal(s->client.slot, 2);
+    assert_int_equal(recoveries.calls, 0);
+    assert_true(journal_says(&p, &r.pool->pool, 1));
+    far_session_close(s);
+    end(&r, &p);
+}
+
 static void a_session_that_registers_again_takes_work_over_too(void **state)
 {
     struct store_rig r;
@@ -241,6 +268,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_dead_clients_work_does_not_lock_others_out),
+        cmocka_unit_test(a_slot_without_work_is_taken_first),
         cmocka_unit_test(a_session_that_registers_again_takes_work_over_too),
         cmocka_unit_test(work_that_cannot_be_completed_stays_in_the_slot),
         cmocka_unit_test(work_is_taken_over_from_one_that_took_it_over),
