@@ -59,6 +59,30 @@ static void a_client_that_has_not_met_a_sweep_holds_it_up(void **state)
     store_rig_close(&r);
 }
 
+/* Until it has heard of the end, a client does not give memory back. After that it does. */
+static void a_sweep_that_has_ended_is_forgotten(void **state)
+{
+    struct store_rig r = store_rig_announcing("mem:?size=4m&" HOUR);
+    far_session *s = NULL;
+    struct probe p;
+
+    (void)state;
+    probe_open(&p, r.fab);
+    assert_int_equal(far_session_open(r.pool, NULL, &s), FAR_OK);
+    assert_int_equal(put(&r, s, 1), FAR_OK);
+    probe_set(&p, 0, NODE_SWEEP_OFF, probe_get(&p, 0, NODE_NEXT_CHUNK_OFF));
+    probe_set(&p, 0, PROBE_CONTROL(sweep), client_owner_word(&r.session->client) | SWEEP_ANNOUNCED);
+    for (unsigned i = 0; i < 20; i++)
+        assert_int_equal(client_drive_epoch(&s->op), FAR_OK);
+    assert_true(puppet_sweep(&s->client) != 0);
+    probe_set(&p, 0, PROBE_CONTROL(sweep), 0);
+    announce(s);
+    assert_true(puppet_sweep(&s->client) == 0 && !puppet_sweep_unmet(&s->client));
+    far_session_close(s);
+    probe_close(&p);
+    store_rig_close(&r);
+}
+
 /* A sweeper registered again, and could not announce that it has given up: its word names no
  * client. No client uses the lists or anything below its mark, until one needs memory and takes
  * the sweep over. */
@@ -369,6 +393,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_client_that_has_not_met_a_sweep_holds_it_up),
+        cmocka_unit_test(a_sweep_that_has_ended_is_forgotten),
         cmocka_unit_test(an_operation_that_began_before_the_sweep_was_met_holds_it_up),
         cmocka_unit_test(a_sweep_that_nobody_makes_is_taken_over),
         cmocka_unit_test(a_sweep_that_was_never_announced_is_waited_for),
