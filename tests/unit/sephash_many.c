@@ -39,8 +39,8 @@ static void on_run(void *arg, const struct bench_run *run)
 }
 
 /* 256 operations in flight meet the four segments of an empty table, and then its popular keys. If
- * segments were split only when they are full, and changes took no turns, they would take many times
- * as many. */
+ * segments were split only when they are full, and changes took no turns, they would take many
+ * times as many. */
 static void changes_of_many_clients_take_few_round_trips(void **state)
 {
     (void)state;

@@ -30,7 +30,7 @@
  *   0          free if the bucket is published, else not filled yet
  *
  *   resize     steps 8 | epoch 48 | version 8     the last resize: to which version, over how many
- *                                         versions more than one, and its barrier (0: not known yet)
+ *                                         more than one, and its barrier (0: not known yet)
  *   claim      version 8 | owner word 56  a client resizes the table to this version
  */
 /* clang-format on */

@@ -24,8 +24,8 @@
 /* How long an insert waits for others to take note of a resize, if it finds no room otherwise. */
 #define BARRIER_LEASES 2
 
-/* An insert that has lost its unit's tail this often waits for a barrier that is not over: then more
- * units share the work. It does so this many times. */
+/* An insert that has lost its unit's tail this often waits for a barrier that is not over: then
+ * more units share the work. It does so this many times. */
 #define LOST_BEFORE_WAITING 2u
 #define WAITS               8u
 

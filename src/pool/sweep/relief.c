@@ -9,23 +9,25 @@
 #define RECUT_BYTES (8 * CHUNK_BYTES)
 
 /*
- *   RELIEF-1  Of the sessions of a process one looks for memory, and the others wait for it: what
- *       it finds is for all, and dozens that watch for dead clients hold up each other's epochs. If
- *       it finds memory, all try again. If not, that is the answer for those that had failed before
- *       the search began. For others memory may have become free since, so one of them searches
- *       next. Nobody waits for ever, because a thread may be stopped: who has waited for long
- *       searches itself, and the others wait for that.
+ *   RELIEF-1  Of the sessions of a process one watches for clients that died idle, or sweeps to cut
+ *       memory again, and the others know that it was tried a short while ago. What it finds is
+ *       for all. A session that watches announces itself rarely: dozens of them would hold up the
+ *       epochs that all of them wait for.
  */
-#define RECUT_LEASES  2 /* between two sweeps that only recut memory, unless much was freed */
-#define REAP_LEASES   8 /* between two searches for dead clients */
-#define RELIEF_LEASES 2 /* that a search may take, before others do not wait for it any more */
+#define RECUT_LEASES 2 /* between two sweeps that only cut memory again, unless much was freed */
+#define REAP_LEASES  8 /* between two watches for dead clients */
 
 struct relief {
-    _Atomic uint32_t begun, ended; /* searches: their numbers count from 1 */
-    _Atomic int outcome;           /* of the last one that has ended */
-    _Atomic uint64_t reap_after;   /* when dead clients may be looked for again */
-    _Atomic uint64_t recut_after;  /* when a sweep may be made that only recuts memory */
+    _Atomic uint64_t reap_after;  /* when dead clients may be watched for again */
+    _Atomic uint64_t recut_after; /* when a sweep may be made that only cuts memory again */
 };
+
+/* Is it time? Then the next time is so much later. */
+static bool is_due(_Atomic uint64_t *after, uint64_t now, uint64_t ns)
+{
+    uint64_t due = atomic_load(after);
+    return now >= due && atomic_compare_exchange_strong(after, &due, now + ns);
+}
 
 /* FAR_POOL_FULL if the epochs do not move: waiting has not helped. */
 static int await_epoch(struct op *op, uint64_t epoch)
@@ -66,10 +68,9 @@ static int relieve_by_others(struct op *op, struct relief *r)
     if (retired + held - c->stock.retired_bytes - c->stock.held_bytes < CHUNK_BYTES)
         return FAR_POOL_FULL;
     rc = await_epoch(op, c->epoch.seen + 3);
-    if (rc != FAR_OK || now < atomic_load(&r->reap_after))
-        return rc;
-    atomic_store(&r->reap_after, now + REAP_LEASES * c->lease_ns);
-    return client_reap_dead(op, &dead);
+    return rc == FAR_OK && is_due(&r->reap_after, now, REAP_LEASES * c->lease_ns)
+               ? client_reap_dead(op, &dead)
+               : rc;
 }
 
 static int read_sweep(struct op *op, uint64_t *word)
@@ -177,8 +178,6 @@ static int relieve_by_all(struct op *op, struct relief *r)
     return rc == FAR_OK && swept.objects == 0 ? FAR_POOL_FULL : rc;
 }
 
-/* ---- one for a process ----------------------------------------------------------------------- */
-
 struct relief *pool_relief_open(unsigned processes)
 {
     return calloc(processes, sizeof(struct relief));
@@ -187,45 +186,6 @@ struct relief *pool_relief_open(unsigned processes)
 void pool_relief_close(struct relief *relief)
 {
     free(relief);
-}
-
-/* Begins a search after `last`, which was the last one. False: another one did. */
-static bool relief_begin(struct relief *r, uint32_t last)
-{
-    return atomic_compare_exchange_strong(&r->begun, &last, last + 1);
-}
-
-static void relief_end(struct relief *r, uint32_t number, int outcome)
-{
-    if (atomic_load(&r->begun) != number)
-        return; /* others have not waited for it */
-    atomic_store(&r->outcome, outcome);
-    atomic_store(&r->ended, number);
-}
-
-static int relieve_for_process(struct op *op, struct relief *r)
-{
-    uint32_t before = atomic_load(&r->begun), ended = atomic_load(&r->ended);
-    struct backoff patience = {0};
-    for (;;) {
-        uint32_t last = atomic_load(&r->begun);
-        bool waits = last != ended && client_backoff(op, &patience, RELIEF_LEASES);
-        if (!waits && relief_begin(r, last)) {
-            int rc = relieve_by_all(op, r);
-            relief_end(r, last + 1, rc);
-            return rc;
-        }
-        int rc = client_drive_epoch(op); /* the search may wait for it */
-        if (rc != FAR_OK)
-            return rc;
-        last = atomic_load(&r->ended);
-        bool full = atomic_load(&r->outcome) == FAR_POOL_FULL;
-        if (last != ended && (!full || (int32_t)(last - before) > 0)) {
-            stock_note_recut(op->client); /* it was tried, or was not worth it */
-            return full ? FAR_POOL_FULL : FAR_OK;
-        }
-        ended = last;
-    }
 }
 
 int pool_make_room(struct op *op)
@@ -239,5 +199,5 @@ int pool_make_room(struct op *op)
     if (rc != FAR_POOL_FULL)
         return rc;
     struct relief alone = {0}, *all = op->pool->relief;
-    return relieve_for_process(op, all ? &all[op->batch.ep->process] : &alone);
+    return relieve_by_all(op, all ? &all[op->batch.ep->process] : &alone);
 }
