@@ -374,6 +374,27 @@ static void a_walk_of_a_list_ends(void **state)
     pool_rig_close(&r);
 }
 
+/* Else pieces would be cut from memory that belongs to others. */
+static void no_run_is_too_short(void **state)
+{
+    struct pool_rig r;
+    unsigned size_class = 0, wanted = CLASS_COUNT - 2;
+
+    (void)state;
+    pool_rig_open(&r, "mem:?size=16m");
+    pool_rig_set(&r, 0, HEAD(RUN_CLASS), gaddr_make(0, 1 << 20));
+    pool_rig_set(&r, 0, HEAD(wanted - 1), gaddr_make(0, 1 << 20));
+    uint64_t chunks = size_class_chunks(wanted);
+    assert_int_equal(freelist_run_class(&r.op, 0, chunks, &size_class), FAR_POOL_FULL);
+    pool_rig_set(&r, 0, HEAD(wanted), gaddr_make(0, 1 << 20));
+    assert_int_equal(freelist_run_class(&r.op, 0, chunks, &size_class), FAR_OK);
+    assert_int_equal(size_class, wanted);
+    pool_rig_set(&r, 0, HEAD(RUN_CLASS), 0);
+    pool_rig_set(&r, 0, HEAD(wanted - 1), 0);
+    pool_rig_set(&r, 0, HEAD(wanted), 0);
+    pool_rig_close(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -386,6 +407,7 @@ int main(void)
         cmocka_unit_test(a_client_that_loses_all_races_keeps_what_it_has),
         cmocka_unit_test(a_damaged_bundle_is_corrupt),
         cmocka_unit_test(a_walk_of_a_list_ends),
+        cmocka_unit_test(no_run_is_too_short),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
