@@ -12,11 +12,14 @@ struct turn_queue {
 } __attribute__((aligned(64)));
 
 /* How long a queue may stand still, in times that a turn usually lasts; and how often one looks. */
-#define PATIENCE     32u
-#define LOOKS        8u
-#define TYPICAL_NS   4000u
-#define LOOK_NS_MOST 50000u
-#define EXCEPTION    4u /* a turn that lasts longer than this many others counts as this many */
+#define PATIENCE      32u
+#define LOOKS         8u
+#define TYPICAL_NS    4000u
+#define LOOK_NS_MOST  50000u
+#define TYPICAL_LEAST 1000u
+#define IN_A_ROW      16u /* turns of a queue until it lets others go */
+#define PAUSE_TURNS   3u  /* and for how long, in times that a turn usually lasts */
+#define EXCEPTION     4u  /* a turn that lasts longer than this many others counts as this many */
 
 struct turns {
     _Atomic uint64_t typical; /* nanoseconds that turns last, on average */
@@ -65,6 +68,14 @@ static uint64_t look_ns(uint64_t typical, uint32_t in_front)
     return look < LOOK_NS_MOST ? look : LOOK_NS_MOST;
 }
 
+/* TURN-3: those of other processes look at the lock only now and then, and would hardly ever find
+ * it free. */
+static void let_others_go(const struct turns *t, struct op *op, uint32_t ticket)
+{
+    if (ticket % IN_A_ROW == 0)
+        op_wait(op, PAUSE_TURNS * atomic_load_explicit(&t->typical, memory_order_relaxed));
+}
+
 static void wait_for_turn(const struct turns *t, struct op *op, struct turn_queue *q,
                           uint32_t ticket)
 {
@@ -73,6 +84,8 @@ static void wait_for_turn(const struct turns *t, struct op *op, struct turn_queu
     uint64_t patience = most > 0 ? op_random(op, most) : PATIENCE * typical;
     uint64_t moved = batch_now(&op->batch);
     uint32_t last = atomic_load_explicit(&q->serving, memory_order_relaxed), skips = 1;
+    if (is_served(last, ticket))
+        return;
     for (unsigned looks = 0; !is_served(last, ticket); looks++) {
         if (looks >= PATIENCE * LOOKS || batch_now(&op->batch) - moved > patience) {
             skip(q, last, ticket, skips);
@@ -87,6 +100,7 @@ static void wait_for_turn(const struct turns *t, struct op *op, struct turn_queu
         }
         last = serving;
     }
+    let_others_go(t, op, ticket);
 }
 
 void turn_take(struct op *op, gaddr at, struct turn *turn)
@@ -116,5 +130,7 @@ void turn_give(struct op *op, struct turn *turn)
     uint64_t typical = atomic_load_explicit(&t->typical, memory_order_relaxed);
     if (lasted > EXCEPTION * typical) /* one that stood still says nothing about the others */
         lasted = EXCEPTION * typical;
-    atomic_store_explicit(&t->typical, typical - typical / 16 + lasted / 16, memory_order_relaxed);
+    typical = typical - typical / 16 + lasted / 16;
+    atomic_store_explicit(&t->typical, typical > TYPICAL_LEAST ? typical : TYPICAL_LEAST,
+                          memory_order_relaxed);
 }

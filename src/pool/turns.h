@@ -14,6 +14,9 @@
  *       two over, then four, and so on. Nothing may be concluded from having a turn.
  *   TURN-2  An operation waits before it takes anything that others need, and has one turn at a
  *       time. So two operations never wait for each other's turns.
+ *   TURN-3  The next one of a queue knows at once that its turn has come, and takes the lock before
+ *       clients of other processes look at it again. So a queue that never is empty would keep the
+ *       lock, and they would starve. Every 16th that has waited for its turn lets them go first.
  *
  * There are no turns on fabrics that never wait.
  */
