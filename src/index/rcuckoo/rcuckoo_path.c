@@ -27,6 +27,17 @@ static uint64_t row_name(const struct rcuckoo_sub *sub, unsigned row)
 
 /* ---- the search ------------------------------------------------------------------------------ */
 
+/* Subtables fill evenly. If all had paths of the same length, they would be split at the same time,
+ * and puts would stall. So in a table that grows, every second one is split earlier. */
+#define PATH_EARLY 2u
+static unsigned path_most(const struct rcuckoo_view *view, const struct rcuckoo_sub *sub)
+{
+    unsigned depth = sub->part.depth, most = view->shape.path;
+    bool early = view->tuning[RCUCKOO_TUNING_GROWS] != 0 && depth > 0 &&
+                 (sub->part.suffix >> (depth - 1) & 1) != 0;
+    return early && most > PATH_EARLY ? PATH_EARLY : most;
+}
+
 #define NODES_MAX 512u
 struct node {
     uint16_t row, parent; /* the node whose entry would move here */
@@ -137,7 +148,7 @@ static void trace(const struct search *f, unsigned end, struct rcuckoo_path *pat
 static bool search(struct search *f, const struct rcuckoo_key *key, struct rcuckoo_path *path)
 {
     const struct rcuckoo_shape *s = &f->view->shape;
-    unsigned best = NODES_MAX, best_used = RCUCKOO_SLOTS;
+    unsigned best = NODES_MAX, best_used = RCUCKOO_SLOTS, most = path_most(f->view, f->sub);
     visit(f, key->row[0], 0, 0, 0);
     visit(f, key->row[1], 0, 0, 0);
     for (unsigned n = 0; n < f->count; n++) {
@@ -150,7 +161,7 @@ static bool search(struct search *f, const struct rcuckoo_key *key, struct rcuck
             best = n;
             best_used = used;
         }
-        if (best < NODES_MAX || depth + 1 >= s->path || !others_of(f, node->row, other))
+        if (best < NODES_MAX || depth + 1 >= most || !others_of(f, node->row, other))
             continue;
         for (unsigned slot = 0; slot < RCUCKOO_SLOTS && f->count < NODES_MAX; slot++) {
             unsigned row = other[slot];
