@@ -220,7 +220,7 @@ static void who_waits_in_vain_merges(void **state)
 {
     (void)state;
     fill_without_a_merge(UINT32_MAX);
-    assert_int_equal(waiting.polls, 32);
+    assert_int_equal(waiting.polls, pool_knobs_default.patience);
     assert_int_equal(view()->merges, 1);
     expect(g.r.session, 1, 12);
     assert_int_equal(far_table_check(g.r.session, g.r.table, NULL, NULL), FAR_OK);

@@ -8,10 +8,9 @@
 #include "index/sephash/sephash.h"
 #include "pool/turns.h"
 
-/* How often a client reads the anchor of a segment that another one merges, before it merges by
- * itself: that is only faster, because both may. Pauses between these READs are shorter than a
- * merge takes. */
-#define MERGE_WAITS         32u
+/* Pauses between two looks at the anchor of a segment that another client merges: they are shorter
+ * than a merge takes. A client looks as often as its patience lasts, and then merges by itself.
+ * Both may, but a merge of many entries takes a millisecond, and dozens of them longer. */
 #define MERGE_PAUSE_NS      1000u
 #define MERGE_PAUSE_NS_MOST 16000u
 
@@ -87,10 +86,10 @@ static int merge(struct op *op, struct sephash_view *view, const struct write *w
 static int merge_or_wait(struct op *op, struct sephash_view *view, struct write *w, bool removes)
 {
     const struct sephash_segment *s = &w->look.segment;
-    unsigned waits = w->waited == s->state ? 0 : MERGE_WAITS;
+    unsigned waits = w->waited == s->state ? 0 : op->pool->knobs.patience;
     uint64_t pause_ns = MERGE_PAUSE_NS;
     queue_up(op, w, s->part.anchor);
-    for (unsigned i = 0; i < waits && i < op->pool->knobs.patience; i++) {
+    for (unsigned i = 0; i < waits; i++) {
         op_wait(op, pause_ns);
         pause_ns = 2 * pause_ns < MERGE_PAUSE_NS_MOST ? 2 * pause_ns : MERGE_PAUSE_NS_MOST;
         unsigned n = op_read(op, s->part.anchor, offsetof(struct sephash_anchor, state));
