@@ -90,7 +90,7 @@ struct check_coverage {
     uint64_t checked, repaired;            /* tables or pools, by clients at work             */
     uint64_t found_full; /* operations that found the pool full                                  */
     bool room_made;      /* a pool that was full had room when all keys had been deleted          */
-    uint64_t lagged, lagged_pending; /* parts met two or more versions behind; with one pending */
+    uint64_t lagged, lagged_pending; /* parts met three or more versions behind; with one pending */
     uint64_t handles_closed, handles_freed; /* handles of tables, by clients at work          */
     uint64_t slept;        /* clients that slept while others worked, and went on              */
     uint64_t emptied;      /* pools whose tables were all dropped and made again               */
@@ -182,8 +182,8 @@ void check_add_counts(struct sim_counts *sum, const struct sim_counts *one);
     X(lives, "runs_with_known_processes", one->lives)                                              \
     X(found_full, "operations_in_a_full_pool", one->found_full)                                    \
     X(room_made, "full_pools_with_room_again", one->room_made)                                     \
-    X(lagged, "parts_two_versions_behind", one->lagged)                                            \
-    X(lagged_pending, "parts_two_versions_behind_one_pending", one->lagged_pending)                \
+    X(lagged, "parts_three_versions_behind", one->lagged)                                          \
+    X(lagged_pending, "parts_three_versions_behind_one_pending", one->lagged_pending)              \
     X(handles_closed, "handles_closed", one->handles_closed)                                       \
     X(handles_freed, "handles_freed", one->handles_freed)                                          \
     X(struck, "faults_at_chosen_places", one->struck)                                              \

@@ -48,8 +48,8 @@ static void on_lag(const struct growth_watch *watch, unsigned versions, bool pen
 {
     struct check *c =
         (struct check *)(uintptr_t)((const char *)watch - offsetof(struct check, growth));
-    c->result.coverage.lagged += versions > 1;
-    c->result.coverage.lagged_pending += versions > 1 && pending;
+    c->result.coverage.lagged += versions > 2;
+    c->result.coverage.lagged_pending += versions > 2 && pending;
 }
 _Static_assert(offsetof(struct growth, watch) == 0, "the watch comes first");
 

@@ -5,11 +5,8 @@
 #include <limits.h>
 #include <string.h>
 
-/* How often an operation tries again after memory was freed: other clients may take it first. The
- * first search may have to find dead clients. After that, memory is looked for no longer than a
- * part of a lease. */
+/* How often an operation tries again after memory was freed: other clients may take it first. */
 #define RELIEF_ATTEMPTS 8
-#define RELIEF_PART     8
 
 static bool has_value(enum far_op_kind kind)
 {
@@ -272,7 +269,6 @@ static int run(far_session *s, struct op *op, const struct far_op *r, struct far
         if (rc == FAR_OK)
             rc = attempt(s, op, r, result);
     }
-    uint64_t until = UINT64_MAX;
     for (unsigned i = 0; rc == FAR_POOL_FULL && i < RELIEF_ATTEMPTS; i++) {
         /* Not within the attempt: its own epoch would hold it up. */
         rc = without_effect(pool_make_room(op));
@@ -280,12 +276,7 @@ static int run(far_session *s, struct op *op, const struct far_op *r, struct far
             rc = client_held_up(op->client, rc);
         if (rc != FAR_OK && rc != FAR_FENCED)
             break;
-        uint64_t now = batch_now(&op->batch);
-        if (i == 0)
-            until = now + client_lease_ns(op->client) / RELIEF_PART;
         rc = attempt(s, op, r, result);
-        if (now > until)
-            break;
     }
     if (grouped.word != 0)
         store_group_end(&s->groups, op, group_kind(r), &grouped, rc);
