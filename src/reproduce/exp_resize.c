@@ -202,11 +202,8 @@ static const struct claim claims[] = {
     {"SHARD-CLAIM-18", "SHARD 4.5",
      "the dip of a resize is shortest in SHARD (0.3 s), then SepHash (0.8 s), then RACE (4.8 s)",
      shard_c18,
-     "A client of SHARD reports its inserts after a part of those left before a resize, whatever "
-     "the others do. So many clients together fill the table beyond the threshold before they have "
-     "reported: keys go to levels 2 and 3, and inserts become slow long before the resize. RACE "
-     "and "
-     "SepHash split their tables part by part, and only writers of that part wait."},
+     "SepHash splits its table part by part, and only writers of that part wait. After a resize of "
+     "SHARD, all of them move buckets."},
     {"SHARD-CLAIM-19", "SHARD 2.4",
      "a report after each insert gives steadier, but lower throughput than one after 1000",
      shard_c19,

@@ -54,8 +54,8 @@ static void chime_c13(const struct results *r, struct claim_finding *f)
 static const struct claim claims[] = {
     {"CHIME-CLAIM-13", "CHIME 5.4", "CHIME's throughput rises slightly with the skew", chime_c13,
      "The paper's clients combine requests of a machine for the same key, and it gives that as the "
-     "cause. Farside's clients do not know of each other, so updates of a hot key wait for its "
-     "leaf's lock."},
+     "cause. Farside's combine changes of the same key. Those of other keys in its leaf still wait "
+     "for the leaf's lock."},
     {.name = NULL},
 };
 
