@@ -39,6 +39,7 @@ struct check_settings {
     uint64_t lin_budget;        /* steps per key; 0: a million */
     const struct site_aim *aim; /* NULL: none. Needs check_count_sites() */
     unsigned grow; /* programs: the table is about to be restructured for the n-th time */
+    bool deletes_take_memory; /* so a full pool may stay full */
 };
 
 /* A fixed program instead of a random workload: for enumeration. */

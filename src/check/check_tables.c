@@ -136,7 +136,7 @@ void check_room_audit(struct check *c, far_session *fresh)
 {
     char bytes[KEY_BYTES_MAX];
     uint8_t value[VALUE_MAX];
-    if (c->program || !c->plan.tight)
+    if (c->program || !c->plan.tight || c->set->deletes_take_memory)
         return;
     int dropped = c->plan.stuffed ? drop_ballast(c, fresh) : FAR_OK;
     if (dropped != FAR_OK)

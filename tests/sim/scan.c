@@ -7,6 +7,7 @@
 #define SEEDS_MAX 1000u /* one or two of a hundred notice ORDERED_STALE */
 
 static const struct check_settings settings = {.index = ORDERED_NAME,
+                                               .deletes_take_memory = true,
                                                .clients = 3,
                                                .keys = 6,
                                                .ops = 20,
