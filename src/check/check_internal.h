@@ -253,7 +253,8 @@ struct pending_op { /* an operation under way           */
     unsigned key;
     char key_bytes[KEY_BYTES_MAX];
     uint8_t value[VALUE_MAX], got[VALUE_MAX];
-    bool saw; /* modify: it saw a value, of saw_len bytes */
+    bool removes; /* modify: it removes the key */
+    bool saw;     /* modify: it saw a value, of saw_len bytes */
     size_t saw_len;
     struct far_op op;
 };

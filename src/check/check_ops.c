@@ -117,7 +117,9 @@ static const enum far_op_kind op_kind[LIN_KINDS] = {
     [LIN_MODIFY] = FAR_OP_MODIFY,
 };
 
-/* Stores its value in any case, and notes the value it saw. */
+#define MODIFIES_TO_REMOVE 4u /* one in so many values is that of one that removes the key */
+
+/* Stores its value in any case, or removes the key, and notes the value it saw. */
 static enum far_decision modify(void *arg, const void *old, size_t old_len, const void **value,
                                 size_t *value_len)
 {
@@ -128,7 +130,7 @@ static enum far_decision modify(void *arg, const void *old, size_t old_len, cons
         memcpy(pending->got, old, old_len < sizeof pending->got ? old_len : sizeof pending->got);
     *value = pending->value;
     *value_len = pending->op.value_len;
-    return FAR_STORE;
+    return pending->removes ? FAR_REMOVE : FAR_STORE;
 }
 
 void check_note_call(struct check *c, unsigned client, enum lin_kind kind, unsigned key,
@@ -137,6 +139,7 @@ void check_note_call(struct check *c, unsigned client, enum lin_kind kind, unsig
     bool writes = kind == LIN_PUT || kind == LIN_INSERT || kind == LIN_UPDATE || kind == LIN_MODIFY;
     ASSERT(client <= c->clients && key < c->keys);
     uint32_t number = writes ? new_value(c, key) : LIN_ABSENT;
+    pending->removes = kind == LIN_MODIFY && number % MODIFIES_TO_REMOVE == 0;
     pending->kind = kind;
     pending->key = key;
     pending->op =
@@ -150,10 +153,11 @@ void check_note_call(struct check *c, unsigned client, enum lin_kind kind, unsig
                         .cap = sizeof pending->got,
                         .modify = modify,
                         .modify_arg = pending};
-    pending->place = lin_call(&c->history, client, kind, key, number);
+    pending->place =
+        lin_call(&c->history, client, kind, key, pending->removes ? LIN_ABSENT : number);
     pending->name = (uint64_t)client << 32 | c->called[client]++;
     c->interval ^= hash_sum(&(uint64_t[2]){pending->name, c->returned}, 16, 1);
-    if (writes)
+    if (writes && !pending->removes)
         sim_note(c->sim, "%s k%u = v%u (%zu bytes)", lin_kind_name(kind), key, number,
                  pending->op.value_len);
     else

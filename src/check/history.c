@@ -164,6 +164,8 @@ void lin_describe(const struct lin_op *op, char *text, size_t room)
     const char *kind = lin_kind_name((enum lin_kind)op->kind);
     if (op->kind == LIN_GET && op->outcome == LIN_DONE && op->result != LIN_ABSENT)
         snprintf(text, room, "get k%u -> v%u", op->key, op->result);
+    else if (op->kind == LIN_MODIFY && op->value == LIN_ABSENT)
+        snprintf(text, room, "modify k%u, remove -> %s v%u", op->key, result_text(op), op->result);
     else if (op->kind == LIN_MODIFY && op->outcome == LIN_DONE)
         snprintf(text, room, "modify k%u = v%u -> saw %c%u", op->key, op->value,
                  op->result == LIN_ABSENT ? '-' : 'v', op->result);

@@ -277,6 +277,8 @@ static void find_twins(struct lin_checker *c, const struct lin_history *h, size_
         if (e->is_return || only_looks(op))
             continue;
         e->value = op->value;
+        if (op->kind == LIN_MODIFY && op->value == LIN_ABSENT) /* it removes the key */
+            continue;
         bool is_read = false;
         for (size_t j = 0; j < reads && !is_read; j++)
             is_read = c->draft[j] == op->value;
