@@ -63,8 +63,10 @@ bool index_change_may_lose(const struct index_change *c)
     return is_put(c->want) || is_update(c->want);
 }
 
-bool index_change_overwritten(const struct index_change *c, const void *winner)
+bool index_change_overwritten(const struct op *op, const struct index_change *c, const void *winner)
 {
+    if (client_lapsed(op->client))
+        return false;
     unsigned written_by = ((const struct block_head *)winner)->flags & (BLOCK_UPDATE | BLOCK_PUT);
     return (is_put(c->want) && written_by != 0) ||
            (is_update(c->want) && written_by == BLOCK_UPDATE);

@@ -105,9 +105,11 @@ void index_change_replaced(struct op *op, const struct index_found *found, bool 
  * An update needs a key that is there, and there it was if the winner is an update, too. The winner
  * of a put may be an update or a put. A block that far_modify() or far_insert() has written is no
  * such winner: that call has seen what was there before, and a change in between would make that
- * wrong.
+ * wrong. A client whose lease has lapsed has no winner, either: what it has read may have been used
+ * again.
  */
-bool index_change_overwritten(const struct index_change *c, const void *winner);
+bool index_change_overwritten(const struct op *op, const struct index_change *c,
+                              const void *winner);
 /* Can it be true? Else the winner's block need not be read. */
 bool index_change_may_lose(const struct index_change *c);
 

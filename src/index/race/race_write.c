@@ -90,7 +90,8 @@ static int lose(struct op *op, struct write *w, bool *again)
         return FAR_OK;
     w->words[0][place] = w->met;
     int rc = index_probe(op, &probe, w->words[0], 1ull << place, &w->found);
-    if (rc != FAR_OK || w->found.place < 0 || !index_change_overwritten(&w->change, w->found.block))
+    if (rc != FAR_OK || w->found.place < 0 ||
+        !index_change_overwritten(op, &w->change, w->found.block))
         return rc;
     index_change_drop(op, &w->change);
     w->now = w->found.slot;

@@ -118,15 +118,18 @@ static unsigned add_cas(struct op *op, const struct sephash_view *view, const st
 }
 
 /* Another client was faster with the slot, and the word that it has put there may be of the key.
- * CHANGE-C1: is this change done? */
+ * CHANGE-C1: is this change done? Not if the word deletes what was found: a modify that removes the
+ * key has seen its value. A blind put has not looked, and cannot tell. It goes on behind the
+ * word. */
 static int lose(struct op *op, struct write *w, uint64_t met)
 {
     struct index_probe probe = {.key = w->key.bytes, .format = SEPHASH_SLOT};
     struct index_found winner;
-    if (!index_change_may_lose(&w->change))
+    bool deletes = w->found.place >= 0 && met == w->found.slot;
+    if (w->blind || deletes || !index_change_may_lose(&w->change))
         return FAR_OK;
     int rc = index_probe(op, &probe, &met, 1, &winner);
-    if (rc != FAR_OK || winner.place < 0 || !index_change_overwritten(&w->change, winner.block))
+    if (rc != FAR_OK || winner.place < 0 || !index_change_overwritten(op, &w->change, winner.block))
         return rc;
     index_change_drop(op, &w->change);
     w->done = w->lost = true;

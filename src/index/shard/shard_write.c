@@ -349,7 +349,7 @@ static int lose(struct op *op, struct write *w)
         pointer_gaddr(w->met) == pointer_gaddr(w->found.slot))
         return FAR_OK;
     int rc = index_probe(op, &probe, &w->met, 1, &winner);
-    if (rc != FAR_OK || winner.place < 0 || !index_change_overwritten(&w->change, winner.block))
+    if (rc != FAR_OK || winner.place < 0 || !index_change_overwritten(op, &w->change, winner.block))
         return rc;
     index_change_drop(op, &w->change);
     w->done = true;
