@@ -266,6 +266,12 @@ static struct waiting *driver_of(const struct group_session *s, const struct far
     return w;
 }
 
+/* The callback of a call that is not on the ring may need more stack than a fiber has. */
+static bool may_ride(const struct op *op, const struct far_op *request)
+{
+    return op->batch.on_ring || request->kind != FAR_OP_MODIFY;
+}
+
 /* GROUP-G5. Waits for the end of the group before its own. Returns those that ride with it. */
 static struct rider *await_turn(struct group_session *s, struct op *op, uint64_t theirs,
                                 const struct far_op *request)
@@ -355,7 +361,7 @@ bool store_group_begin(struct group_session *s, struct op *op, const struct far_
             s->left += leader == OUTCOME_NONE;
             return done;
         }
-        if (theirs != 0 && mine == 0 && (driver = driver_of(s, request)))
+        if (theirs != 0 && mine == 0 && may_ride(op, request) && (driver = driver_of(s, request)))
             return ride(s, op, driver, request, rc);
         if (mine == 0)
             mine = make_group(s, request);

@@ -400,6 +400,22 @@ static void operations_on_other_keys_do_not_ride(void **state)
     close_rig(&r);
 }
 
+/* A ring's fibers have small stacks, and a callback of a call may expect a large one. */
+static void the_callback_of_a_call_runs_in_the_call(void **state)
+{
+    struct rig r;
+    uint64_t sums[2];
+    (void)state;
+    open_rig(&r);
+    submit_modify(&r, add_one, &sums[0]);
+    finish(r.first, &r, 1);
+    assert_int_equal(far_modify(r.many, r.store.table, &r.key, 8, add_one, &sums[1]), FAR_OK);
+    finish(r.many, &r, 1);
+    assert_int_equal(value_of(&r), 102);
+    assert_int_equal(SUM(&r, joined), 0);
+    close_rig(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -413,6 +429,7 @@ int main(void)
         cmocka_unit_test(several_may_use_the_same_memory),
         cmocka_unit_test(those_behind_a_long_value_go_by_themselves),
         cmocka_unit_test(operations_on_other_keys_do_not_ride),
+        cmocka_unit_test(the_callback_of_a_call_runs_in_the_call),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
