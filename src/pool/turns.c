@@ -72,8 +72,10 @@ static uint64_t look_ns(uint64_t typical, uint32_t in_front)
  * it free. */
 static void let_others_go(const struct turns *t, struct op *op, uint32_t ticket)
 {
+    uint64_t pause = PAUSE_TURNS * atomic_load_explicit(&t->typical, memory_order_relaxed);
+    uint64_t most = client_lease_ns(op->client) / 16; /* so that the next heartbeat is in time */
     if (ticket % IN_A_ROW == 0)
-        op_wait(op, PAUSE_TURNS * atomic_load_explicit(&t->typical, memory_order_relaxed));
+        op_wait(op, pause < most ? pause : most);
 }
 
 static void wait_for_turn(const struct turns *t, struct op *op, struct turn_queue *q,

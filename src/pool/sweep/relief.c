@@ -68,9 +68,12 @@ static int relieve_by_others(struct op *op, struct relief *r)
     if (retired + held - c->stock.retired_bytes - c->stock.held_bytes < CHUNK_BYTES)
         return FAR_POOL_FULL;
     rc = await_epoch(op, c->epoch.seen + 3);
-    return rc == FAR_OK && is_due(&r->reap_after, now, REAP_LEASES * c->lease_ns)
-               ? client_reap_dead(op, &dead)
-               : rc;
+    if (rc != FAR_OK || !is_due(&r->reap_after, now, REAP_LEASES * c->lease_ns))
+        return rc;
+    rc = client_reap_dead(op, &dead);
+    if (rc != FAR_OK)
+        atomic_store(&r->reap_after, now); /* others may */
+    return rc;
 }
 
 static int read_sweep(struct op *op, uint64_t *word)
