@@ -112,7 +112,7 @@ static void every_kind_of_run_is_common(void **state)
         check_add_coverage(&n, &r.coverage);
     }
     assert_int_equal(n.runs, 300);
-    assert_true(n.restructured >= 2 * n.runs);
+    assert_true(2 * n.restructured >= 3 * n.runs);
     assert_true(10 * n.cascades >= n.runs);
     assert_true(10 * n.rings >= n.runs);
     assert_true(20 * n.nodes >= n.runs);
@@ -151,7 +151,7 @@ static void parts_are_left_behind_and_handles_closed(void **state)
         rig_expect_passed(c, &s, seed, &r);
         check_add_coverage(&n, &r.coverage);
     }
-    assert_true(n.lagged >= n.runs / 2 && n.lagged_pending >= n.runs / 3);
+    assert_true(n.lagged >= n.runs / 4 && n.lagged_pending > 0);
     assert_true(n.handles_closed >= n.runs / 8);
     check_free(c);
 }
