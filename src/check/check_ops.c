@@ -117,7 +117,7 @@ static const enum far_op_kind op_kind[LIN_KINDS] = {
     [LIN_MODIFY] = FAR_OP_MODIFY,
 };
 
-#define MODIFIES_TO_REMOVE 8u /* one in so many values is that of one that removes the key */
+#define MODIFIES_TO_REMOVE 8u /* of this many modifies about one removes the key */
 
 /* Stores its value in any case, or removes the key, and notes the value it saw. */
 static enum far_decision modify(void *arg, const void *old, size_t old_len, const void **value,

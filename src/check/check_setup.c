@@ -11,7 +11,7 @@
 #define REGISTRY_SLOTS    (4 * CHECK_CLIENTS_MAX)
 #define SLOTS_LEFT        2u /* of a crowded registry */
 #define LAGGARDS          12u
-#define AHEAD             120u /* keys, of which half are there */
+#define AHEAD             120u /* keys at most; those of the half that rests are not put */
 _Static_assert(LAGGARDS + AHEAD < COLD_KEYS_MAX, "some are left for clients to add");
 
 /* ---- growth ---------------------------------------------------------------------------------- */

@@ -272,8 +272,8 @@ static inline bool index_inside(const struct pool *pool, gaddr at, uint64_t byte
  * use. */
 void index_grew(struct index_view *view, gaddr from, const gaddr *to, unsigned count, double load);
 
-/* The session has met a part that is so many versions behind its table. `pending`: it must not be
- * brought to the last of these versions yet. */
+/* The session has met a part of the table that is behind the table's version, by `versions`.
+ * `pending`: the part must not be brought to the last of them yet. */
 void index_lags(const struct index_view *view, unsigned versions, bool pending);
 
 /* FAR_CORRUPT: what is named, like "the root" or "an anchor", is damaged. */

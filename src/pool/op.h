@@ -59,7 +59,7 @@ struct free_watch {
 };
 struct growth_watch {
     void (*grew)(const struct growth_watch *watch, gaddr from, const gaddr *to, unsigned count);
-    /* A part is so many versions behind its table, the last of which may be pending. */
+    /* A session met a part of a table that is behind the table's version. */
     void (*lags)(const struct growth_watch *watch, unsigned versions, bool pending);
 };
 extern const struct knobs pool_knobs_default;

@@ -53,7 +53,7 @@ static void begin(unsigned who, enum far_op_kind kind, uint64_t number)
     assert_int_equal(far_submit(r.session[who], &op), FAR_OK);
 }
 
-/* Lets a session go on, for so many steps. */
+/* Lets a session take this many steps. */
 static bool goes_on(unsigned who, unsigned steps, int *status)
 {
     struct far_result result;

@@ -25,21 +25,28 @@ static void announce(far_session *s)
     assert_int_equal(batch_flush(&s->op.batch), FAR_OK);
 }
 
+/* The rig's session announces a sweep. Returns another one, which holds memory. */
+static far_session *begin_sweep(struct store_rig *r, struct probe *p)
+{
+    far_session *s = NULL;
+    probe_open(p, r->fab);
+    assert_int_equal(far_session_open(r->pool, NULL, &s), FAR_OK);
+    assert_int_equal(put(r, s, 1), FAR_OK);
+    assert_true(puppet_held_bytes(&s->client) > 0);
+    probe_set(p, 0, NODE_SWEEP_OFF, probe_get(p, 0, NODE_NEXT_CHUNK_OFF));
+    probe_set(p, 0, PROBE_CONTROL(sweep), client_owner_word(&r->session->client) | SWEEP_ANNOUNCED);
+    return s;
+}
+
 /* SWEEP-P2: it has let go of nothing yet. The sweeper waits until all clients have met the
  * sweep, this one too, however often it sends its heartbeat. */
 static void a_client_that_has_not_met_a_sweep_holds_it_up(void **state)
 {
     struct store_rig r = store_rig_announcing("mem:?size=4m&" HOUR);
-    far_session *s = NULL;
     struct probe p;
+    far_session *s = begin_sweep(&r, &p);
 
     (void)state;
-    probe_open(&p, r.fab);
-    assert_int_equal(far_session_open(r.pool, NULL, &s), FAR_OK);
-    assert_int_equal(put(&r, s, 1), FAR_OK);
-    assert_true(puppet_held_bytes(&s->client) > 0);
-    probe_set(&p, 0, NODE_SWEEP_OFF, probe_get(&p, 0, NODE_NEXT_CHUNK_OFF));
-    probe_set(&p, 0, PROBE_CONTROL(sweep), client_owner_word(&r.session->client) | SWEEP_ANNOUNCED);
     uint64_t announced = probe_epoch(&p);
     for (unsigned i = 0; i < 20; i++) {
         assert_int_equal(client_drive_epoch(&r.session->op), FAR_OK);
@@ -63,15 +70,10 @@ static void a_client_that_has_not_met_a_sweep_holds_it_up(void **state)
 static void a_sweep_that_has_ended_is_forgotten(void **state)
 {
     struct store_rig r = store_rig_announcing("mem:?size=4m&" HOUR);
-    far_session *s = NULL;
     struct probe p;
+    far_session *s = begin_sweep(&r, &p);
 
     (void)state;
-    probe_open(&p, r.fab);
-    assert_int_equal(far_session_open(r.pool, NULL, &s), FAR_OK);
-    assert_int_equal(put(&r, s, 1), FAR_OK);
-    probe_set(&p, 0, NODE_SWEEP_OFF, probe_get(&p, 0, NODE_NEXT_CHUNK_OFF));
-    probe_set(&p, 0, PROBE_CONTROL(sweep), client_owner_word(&r.session->client) | SWEEP_ANNOUNCED);
     for (unsigned i = 0; i < 20; i++)
         assert_int_equal(client_drive_epoch(&s->op), FAR_OK);
     assert_true(puppet_sweep(&s->client) != 0);

@@ -1,31 +1,7 @@
 /* SHARD with many clients that insert at once: who resizes the table, when, and over how many
  * versions. */
-#include "support/deeds.h"
-#include "support/shard_rig.h"
-
-static struct rig rig;
-static struct actor A, B;
-static uint32_t from;
-
-static int start(void **state)
-{
-    (void)state;
-    the = &rig;
-    from = 0;
-    open_rig(the);
-    A = B = (struct actor){0};
-    actor_set(&A, &the->r, the->a, the->t);
-    actor_set(&B, &the->r, the->b, the->t);
-    return 0;
-}
-
-static void end(void)
-{
-    expect_ok(far_table_check(B.s, B.t, say, NULL));
-    actor_leave(&A);
-    actor_leave(&B);
-    store_rig_close(&the->r);
-}
+#include "support/audit.h"
+#include "support/shard_actors.h"
 
 static uint64_t root_word(size_t at)
 {
@@ -235,6 +211,23 @@ TEST(a_resize_that_fails_gives_up_its_claim)
     end();
 }
 
+/* B takes A for dead, and is faster. */
+TEST(a_resizer_that_is_too_late_gives_its_segment_back)
+{
+    far_session *both[] = {A.s, B.s};
+    struct audit audit;
+    reach_segment();
+    set_root_word(ROOT(claim), 0);
+    report(&B);
+    assert_int_equal(version_now(), 1);
+    expect_ok(actor_go_on(&A));
+    assert_int_equal(version_now(), 1);
+    assert_int_equal(sim_audit(&audit, the->r.pool, both, 2), FAR_OK);
+    assert_int_equal(audit.wrong, 0);
+    assert_int_equal(audit.bytes[AUDIT_NOWHERE], 0);
+    end();
+}
+
 #define CASE(test) cmocka_unit_test_setup(test, start)
 
 int main(void)
@@ -252,6 +245,7 @@ int main(void)
         CASE(the_claim_of_a_dead_client_does_not_count),
         CASE(the_claim_of_an_earlier_resize_does_not_count),
         CASE(a_resize_that_fails_gives_up_its_claim),
+        CASE(a_resizer_that_is_too_late_gives_its_segment_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,32 +1,9 @@
 /* Images of units that are torn or old, and what SHARD does to notice: each test shows client A
  * one, as docs/fabric.md allows, and asks whether a key was lost or is there twice. B is another
  * client, whose changes A's images show or do not show. */
-#include "support/deeds.h"
-#include "support/shard_rig.h"
+#include "support/shard_actors.h"
 
-static struct rig rig;
-static struct actor A, B;
-static uint32_t key[16], extra, from;
-
-static int start(void **state)
-{
-    (void)state;
-    the = &rig;
-    from = 0;
-    open_rig(the);
-    A = B = (struct actor){0};
-    actor_set(&A, &the->r, the->a, the->t);
-    actor_set(&B, &the->r, the->b, the->t);
-    return 0;
-}
-
-static void end(void)
-{
-    expect_ok(far_table_check(B.s, B.t, say, NULL));
-    actor_leave(&A);
-    actor_leave(&B);
-    store_rig_close(&the->r);
-}
+static uint32_t key[16], extra;
 
 /* B inserts the key, and returns it. */
 static uint32_t add(uint32_t k)

@@ -236,21 +236,28 @@ static int refuse_some(struct fab_ep *ep, struct fab_req *req)
     return err_fail(FAR_UNREACHABLE, "refused by the test");
 }
 
+/* Three modifies ride while posts go that way, the first times. */
+static void modify_while(struct rig *r, int (*post)(struct fab_ep *, struct fab_req *),
+                         unsigned times)
+{
+    static uint64_t sums[3];
+    open_rig(r);
+    for (unsigned i = 0; i < 3; i++)
+        submit_modify(r, add_one, &sums[i]);
+    finish(r->first, r, 1);
+    refusals = times;
+    real_post = r->store.clock->ops.post;
+    r->store.clock->ops.post = post;
+    finish(r->many, r, 3);
+    r->store.clock->ops.post = real_post;
+}
+
 /* The CAS of all is not sent, and then that of the one that took the others with it. */
 static void if_the_change_fails_everybody_executes_itself(void **state)
 {
     struct rig r;
-    uint64_t sums[3];
     (void)state;
-    open_rig(&r);
-    for (unsigned i = 0; i < 3; i++)
-        submit_modify(&r, add_one, &sums[i]);
-    finish(r.first, &r, 1);
-    refusals = 2;
-    real_post = r.store.clock->ops.post;
-    r.store.clock->ops.post = refuse_some;
-    finish(r.many, &r, 3);
-    r.store.clock->ops.post = real_post;
+    modify_while(&r, refuse_some, 2);
     assert_int_equal(r.status[0], FAR_UNREACHABLE);
     assert_int_equal(r.status[1], FAR_OK);
     assert_int_equal(r.status[2], FAR_OK);
@@ -275,17 +282,8 @@ static int lose_answer(struct fab_ep *ep, struct fab_req *req)
 static void if_the_outcome_is_unknown_it_is_so_for_all(void **state)
 {
     struct rig r;
-    uint64_t sums[3];
     (void)state;
-    open_rig(&r);
-    for (unsigned i = 0; i < 3; i++)
-        submit_modify(&r, add_one, &sums[i]);
-    finish(r.first, &r, 1);
-    refusals = 1;
-    real_post = r.store.clock->ops.post;
-    r.store.clock->ops.post = lose_answer;
-    finish(r.many, &r, 3);
-    r.store.clock->ops.post = real_post;
+    modify_while(&r, lose_answer, 1);
     for (unsigned i = 0; i < 3; i++)
         assert_int_equal(r.status[i], FAR_UNKNOWN);
     assert_int_equal(value_of(&r), 103); /* nobody did it twice */

@@ -29,8 +29,8 @@
 #define LOST_BEFORE_WAITING 2u
 #define WAITS               8u
 
-/* Its pauses do not get longer after so many losses: an operation in a pause holds up the barrier
- * that would help it. */
+/* The pauses of an insert grow with its losses, up to this many: while it pauses, it holds up the
+ * barrier that would help it. */
 #define LOST_MOST 7u
 
 /* How a session waits for a barrier: it drives the epoch twice between two pauses, which are short

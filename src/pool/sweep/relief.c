@@ -22,7 +22,7 @@ struct relief {
     _Atomic uint64_t recut_after; /* when a sweep may be made that only cuts memory again */
 };
 
-/* Is it time? Then the next time is so much later. */
+/* Is it time? Then the next time is `ns` later. */
 static bool is_due(_Atomic uint64_t *after, uint64_t now, uint64_t ns)
 {
     uint64_t due = atomic_load(after);
