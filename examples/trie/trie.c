@@ -55,7 +55,6 @@ static int discard(struct op *op, gaddr at)
 
 static void detach(struct index_view *base)
 {
-    index_hints_close(&trie_view(base)->hints);
     index_owns_close(&trie_view(base)->owns);
 }
 
@@ -87,7 +86,7 @@ static int attach(struct op *op, struct index_view *base)
         rc = index_damaged(base->table, "the root");
     if (rc == FAR_OK) {
         set_geometry(view);
-        index_hints_open(&view->hints, view->root.hot * 1024);
+        view->hints = index_hints_open(op, base->table, view->root.hot * 1024);
         if (!(op->pool->fab->caps & FAB_CAP_IMMEDIATE)) /* else a look is no round trip */
             index_owns_open(&view->owns, TRIE_SLOT, view->root.hot * 1024);
         rc = refresh(op, base);

@@ -131,7 +131,7 @@ struct trie_view {
     unsigned words, bytes, size_class; /* of a node */
     unsigned bits, levels;             /* of a position */
     struct trie_known known[TRIE_KNOWN];
-    struct index_hints hints;
+    struct index_hints *hints;
     struct index_owns owns;
 };
 static inline struct trie_view *trie_view(struct index_view *base)

@@ -98,7 +98,7 @@ int trie_peek(struct op *op, struct trie_view *view, const struct trie_key *key,
               const struct value_out *out, struct index_change *change, struct trie_look *look,
               struct index_found *found)
 {
-    struct index_hint hint = index_hint_of(&view->hints, TRIE_SLOT, key->hash, key->fingerprint);
+    struct index_hint hint = index_hint_of(view->hints, TRIE_SLOT, key->hash, key->fingerprint);
     struct index_probe probe = {.key = key->bytes, .format = TRIE_SLOT, .out = out};
     struct index_block block = {.slot = hint.slot,
                                 .bytes = size_class_bytes(pointer_class(hint.slot))};
@@ -132,7 +132,7 @@ int trie_peek(struct op *op, struct trie_view *view, const struct trie_key *key,
 
 void trie_note(struct trie_view *view, const struct trie_key *key, uint64_t slot, unsigned level)
 {
-    index_hint_note(&view->hints, TRIE_SLOT, key->hash, key->fingerprint,
+    index_hint_note(view->hints, TRIE_SLOT, key->hash, key->fingerprint,
                     (struct index_hint){.slot = slot, .place = level});
 }
 

@@ -277,7 +277,7 @@ int trie_info(struct op *op, struct index_view *base, struct far_table_info *inf
     int rc = index_walk_info(&walker, op, base, tuning, info);
     if (rc == FAR_OK)
         info->client_cache_bytes =
-            sizeof *view + index_hints_bytes(&view->hints) + index_owns_bytes(&view->owns);
+            sizeof *view + index_hints_bytes(view->hints) + index_owns_bytes(&view->owns);
     return rc;
 }
 

@@ -209,8 +209,13 @@ struct fab_ep {
      * order. Batches keep these. */
     unsigned under_way; /* verbs */
     unsigned ticket_next, ticket_served;
-    unsigned process; /* that it belongs to, below fab.processes */
+    unsigned process; /* that it belongs to, below fab_processes() */
 };
+
+static inline unsigned fab_processes(const struct fab *fab)
+{
+    return fab->processes ? fab->processes : 1;
+}
 
 #define FAB_AWAY_BYTES 64u
 

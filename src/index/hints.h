@@ -1,5 +1,5 @@
 /*
- * Hints: where keys were when this session saw them last, and what their slots were.
+ * Hints: where keys were when this process saw them last, and what their slots were.
  *
  * An operation on a key that it has a hint of reads only the line that has the slot, and the slot's
  * block behind it, in one round trip. If the slot is still the same word, it has all it needs.
@@ -11,6 +11,14 @@
  *       (EPOCH-E3), so what is read of it afterwards is what the slot stands for. The other way
  *       round, the READ may return what was there before: an old value of the key, if its memory
  *       was given to a new one in between.
+ *   HINT-H4  The sessions of a process share the hints of a table. They read and write them without
+ *       locks, so a hint may be half of one and half of another, or be lost. That costs a round
+ *       trip and nothing else: by HINT-H1 an operation believes only what it has read itself.
+ *
+ * A set of hints is a cache line. When it is full, keys that are used often stay: each use of a
+ * hint counts for it, each key that finds no room counts against one of the set, and the hint of a
+ * key that does not count at all gives way. A hint that was wrong counts against itself. Keys that
+ * other processes change all the time have wrong hints, so they are left out for some looks.
  */
 #ifndef INDEX_HINTS_H
 #define INDEX_HINTS_H
@@ -21,40 +29,28 @@
 /* Zeroed cache lines, or NULL. What is to be freed is *memory. */
 void *index_lines(uint64_t count, void **memory);
 
-/* Sets of hints, each a cache line. Two keys of one set that look alike take turns. */
-#define INDEX_HINT_WAYS 7u
-struct index_hint_set {
-    uint64_t slot[INDEX_HINT_WAYS]; /* 0: free */
-    uint8_t place[INDEX_HINT_WAYS]; /* and in the upper bits, some of the key's hash */
-    uint8_t next;                   /* the way that gives way, if all are taken */
-};
-/* There are few sets at first, and twice as many whenever hints have given way often. */
-struct index_hints {
-    struct index_hint_set *set; /* by a part of the key's hash; NULL: no hints */
-    void *memory;               /* of the sets */
-    unsigned bits, bits_max;    /* there are 2^bits sets, and memory for 2^bits_max */
-    unsigned displaced;         /* hints that were overwritten since the last growth */
-};
+/* The hints of a table and a process. NULL: there are none. */
+struct index_hints;
 
 /* A slot, and its place: a number by which the index finds it again. */
-#define INDEX_HINT_PLACES 32u
+#define INDEX_HINT_PLACES 255u
 struct index_hint {
     uint64_t slot; /* 0: there is none */
     unsigned place;
+    bool wrong; /* for index_hint_note(): the key had a hint, which was of no use */
 };
 
-/* Takes up to `bytes` of memory for hints. If there is none, there are no hints. */
-void index_hints_open(struct index_hints *hints, uint64_t bytes);
-void index_hints_close(struct index_hints *hints);
-/* How much is in use. */
-static inline uint64_t index_hints_bytes(const struct index_hints *hints)
-{
-    return hints->set ? sizeof *hints->set << hints->bits : 0;
-}
+/* The hints that the op's process has for this table, in up to `bytes` of memory. */
+struct index_hints *index_hints_open(const struct op *op, const struct index_table *table,
+                                     uint64_t bytes);
+/* Frees those of all processes, when the table has no views any more. */
+void index_hints_free(struct index_table *table);
+/* How much memory they take up. */
+uint64_t index_hints_bytes(const struct index_hints *hints);
 
 /* What is known of a key with this hash and fingerprint: it may be of another key. */
-struct index_hint index_hint_of(const struct index_hints *hints, struct slot_format format,
-                                uint64_t hash, uint64_t fingerprint);
+struct index_hint index_hint_of(struct index_hints *hints, struct slot_format format, uint64_t hash,
+                                uint64_t fingerprint);
 
 /* A key of this hash and fingerprint was seen: it has this slot, which is in use. Slot 0: it has
  * none. Long blocks are not worth reading in vain, so their slots are not kept. */

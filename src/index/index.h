@@ -18,11 +18,13 @@
 #include <string.h>
 
 /* What all sessions share of an open table, and what one session keeps for it. */
+struct index_hints;
 struct index_table {
     const struct index_ops *ops;
     struct pool *pool;
     struct table_desc desc;
     bool dropped_too; /* its views are for walking only, also after it was dropped */
+    _Atomic(struct index_hints *) *hints; /* of each process (hints.h); NULL: none */
 };
 
 /* What every index's view begins with. */

@@ -1,4 +1,5 @@
 /* The handles of tables, which all threads of a process share (HANDLE-1 in store.h). */
+#include "index/hints.h"
 #include "store/store_internal.h"
 
 #include <stdlib.h>
@@ -41,6 +42,7 @@ static far_table *make(far_pool *pool, const struct index_ops *ops, const struct
         return NULL;
     table->pool = pool;
     table->index = (struct index_table){.ops = ops, .pool = &pool->pool, .desc = *desc};
+    table->index.hints = calloc(fab_processes(pool->fab), sizeof *table->index.hints);
     table->number = number;
     return pool->table[number] = table;
 }
@@ -58,13 +60,20 @@ far_table *store_handle_open(far_pool *pool, const struct index_ops *ops,
     return table;
 }
 
+void store_handle_free(far_table *table)
+{
+    if (table)
+        index_hints_free(&table->index);
+    free(table);
+}
+
 /* Under the lock: frees it if it is not needed any more. */
 static void free_unused(far_table *table)
 {
     if (table->opened > 0 || table->views > 0)
         return;
     table->pool->table[table->number] = NULL;
-    free(table);
+    store_handle_free(table);
 }
 
 void store_handle_add_view(far_table *table)

@@ -12,7 +12,7 @@
 static void open_shared(far_pool *pool)
 {
     const struct knobs *knobs = &pool->pool.knobs;
-    unsigned processes = pool->fab->processes ? pool->fab->processes : 1;
+    unsigned processes = fab_processes(pool->fab);
     pool->pool.relief = pool_relief_open(processes);
     if (!pool->fab->groups)
         return;
@@ -68,7 +68,7 @@ int far_pool_open(const char *uri, far_pool **out)
 static void free_pool(far_pool *pool, bool ours)
 {
     for (unsigned i = 0; i < pool->tables; i++)
-        free(pool->table[i]);
+        store_handle_free(pool->table[i]);
     free(pool->table);
     store_groups_close(pool->groups);
     turns_close(pool->pool.turns);

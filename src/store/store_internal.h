@@ -87,6 +87,7 @@ struct far_table *store_handle_open(struct far_pool *pool, const struct index_op
 void store_handle_add_view(struct far_table *table);
 void store_handle_drop_view(struct far_table *table);
 bool store_handle_closed(struct far_table *table);
+void store_handle_free(struct far_table *table);
 
 /* ---- view.c ---------------------------------------------------------------------------------- */
 

@@ -54,6 +54,8 @@ static inline void store_rig_start(struct store_rig *r, const struct knobs *knob
         options.seed = 1;
     if (r->fab->lease_ms == 0) /* unless the test says otherwise, no client is taken for dead */
         r->fab->lease_ms = 60000;
+    if (r->fab->processes == 0)
+        r->fab->processes = 2; /* see store_rig_join_apart() */
     ASSERT(store_open(r->fab, knobs, &r->pool) == FAR_OK);
     r->pool->pool.kept = r->kept;
     ASSERT(far_session_open(r->pool, &options, &r->session) == FAR_OK);
@@ -109,6 +111,14 @@ static inline far_session *store_rig_join(struct store_rig *r)
 {
     far_session *s = NULL;
     ASSERT(far_session_open(r->pool, NULL, &s) == FAR_OK);
+    return s;
+}
+
+/* The same, as if it was of another process: it shares no hints with the rig's session. */
+static inline far_session *store_rig_join_apart(struct store_rig *r)
+{
+    far_session *s = store_rig_join(r);
+    s->client.ep->process = 1;
     return s;
 }
 

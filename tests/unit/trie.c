@@ -44,7 +44,7 @@ static void start_on(struct store_rig *r, const char *uri, const struct knobs *k
     store_rig_open(r, uri, knobs, NULL, &options);
     for (uint32_t key = 0; key < keys; key++)
         assert_int_equal(put(r->session, key, key), FAR_OK);
-    other = store_rig_join(r);
+    other = store_rig_join_apart(r);
     assert_int_equal(far_exists(other, r->table, "x", 1), FAR_NOT_FOUND); /* it has a view */
 }
 

@@ -93,7 +93,7 @@ struct race_view {
     unsigned depth;                     /* the cached directory has 2^depth entries */
     uint64_t *entries;                  /* ... */
     uint64_t splitting[RACE_SPLITTING]; /* entries that this session's operations split, or 0 */
-    struct index_hints hints;
+    struct index_hints *hints;
     struct index_owns owns;
 };
 
@@ -179,11 +179,10 @@ int race_probe(struct op *op, const struct race_key *key, struct race_look *look
                const struct value_out *out, const uint64_t *known, struct index_found *found);
 int race_get(struct op *op, struct index_view *view, struct slice key, struct value_out *out);
 
-/* What this session knows of the key (index/hints.h). */
+/* What this process knows of the key (index/hints.h). */
 struct index_hint race_hint(const struct race_view *view, const struct race_key *key);
 /* The key has that slot at that place of a look, or none if the slot is 0. */
-void race_hint_note(struct race_view *view, const struct race_key *key, uint64_t slot,
-                    unsigned place);
+void race_hint_note(struct race_view *view, const struct race_key *key, struct index_hint hint);
 /*
  * Looks for the key only where the hint says, in one round trip (HINT-H1), or in two if its slot
  * was changed. A change's block is written along. A change does not find it beside a slot that is

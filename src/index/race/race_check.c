@@ -358,7 +358,7 @@ int race_info(struct op *op, struct index_view *base, struct far_table_info *inf
     int rc = index_walk_info(&walker, op, base, tuning, info);
     if (rc == FAR_OK)
         info->client_cache_bytes = sizeof *view + (sizeof *view->entries << view->depth) +
-                                   index_hints_bytes(&view->hints) + index_owns_bytes(&view->owns);
+                                   index_hints_bytes(view->hints) + index_owns_bytes(&view->owns);
     return rc;
 }
 

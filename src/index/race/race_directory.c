@@ -138,7 +138,7 @@ int race_attach(struct op *op, struct index_view *base)
         view->depth_asked = root.depth_asked;
         view->hot = root.hot;
         view->directory = root.directory;
-        index_hints_open(&view->hints, view->hot * 1024);
+        view->hints = index_hints_open(op, table, view->hot * 1024);
         if (!(op->pool->fab->caps & FAB_CAP_IMMEDIATE)) /* else a look is no round trip */
             index_owns_open(&view->owns, RACE_SLOT, view->hot * 1024);
         rc = race_refresh(op, view);
@@ -148,7 +148,6 @@ int race_attach(struct op *op, struct index_view *base)
 
 void race_detach(struct index_view *base)
 {
-    index_hints_close(&race_view(base)->hints);
     index_owns_close(&race_view(base)->owns);
     free(race_view(base)->entries);
 }

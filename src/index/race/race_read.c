@@ -92,17 +92,16 @@ int race_probe(struct op *op, const struct race_key *key, struct race_look *look
 
 struct index_hint race_hint(const struct race_view *view, const struct race_key *key)
 {
-    return index_hint_of(&view->hints, RACE_SLOT, key->hash, key->fingerprint);
+    return index_hint_of(view->hints, RACE_SLOT, key->hash, key->fingerprint);
 }
 
-void race_hint_note(struct race_view *view, const struct race_key *key, uint64_t slot,
-                    unsigned place)
+void race_hint_note(struct race_view *view, const struct race_key *key, struct index_hint hint)
 {
-    ASSERT(slot == 0 || place < RACE_PLACES);
+    ASSERT(hint.slot == 0 || hint.place < RACE_PLACES);
     /* Without the seal, as it will be in the child. So no hint is equal to a slot that was sealed
      * when it was read: by RACE-R5, such a slot may not be in use any more. */
-    index_hint_note(&view->hints, RACE_SLOT, key->hash, key->fingerprint,
-                    (struct index_hint){.slot = race_slot_unsealed(slot), .place = place});
+    hint.slot = race_slot_unsealed(hint.slot);
+    index_hint_note(view->hints, RACE_SLOT, key->hash, key->fingerprint, hint);
 }
 
 /* Are all of these on one node? Otherwise reading one behind the other takes two round trips. */
@@ -217,7 +216,7 @@ int race_get(struct op *op, struct index_view *base, struct slice bytes, struct 
         if (found.place >= 0)
             break;
         if (found.stale == 0) {
-            race_hint_note(view, &key, 0, 0);
+            race_hint_note(view, &key, (struct index_hint){.slot = 0});
             return FAR_NOT_FOUND;
         }
         rc = index_found_stale(&found, &stale); /* RACE-R1 */
@@ -227,6 +226,9 @@ int race_get(struct op *op, struct index_view *base, struct slice bytes, struct 
     if (found.place < 0)
         return FAR_CONTENTION;
     if (found.slot != hint.slot || found.place != (int)hint.place)
-        race_hint_note(view, &key, found.slot, (unsigned)found.place);
+        race_hint_note(view, &key,
+                       (struct index_hint){.slot = found.slot,
+                                           .place = (unsigned)found.place,
+                                           .wrong = hint.slot != 0});
     return index_deliver(base, index_block_value(found.block), out);
 }

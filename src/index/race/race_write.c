@@ -296,7 +296,7 @@ static int act_at_once(struct op *op, struct race_view *view, struct write *w, b
     w->lost = 0; /* the word that it met may be old: no reason to pause */
     index_own_lost(&view->owns, w->key.hash, w->key.bytes);
     if (race_slot_committed(w->met) && slot_fingerprint(RACE_SLOT, w->met) == w->key.fingerprint)
-        race_hint_note(view, &w->key, w->met, own.place);
+        race_hint_note(view, &w->key, (struct index_hint){.slot = w->met, .place = own.place});
     return FAR_OK;
 }
 
@@ -315,7 +315,7 @@ static int act_on_hint(struct op *op, struct race_view *view, struct write *w, b
 static void note(struct op *op, struct race_view *view, const struct write *w, int rc)
 {
     struct index_hint now = {.slot = w->now, .place = w->now ? (unsigned)w->found.place : 0};
-    race_hint_note(view, &w->key, now.slot, now.place);
+    race_hint_note(view, &w->key, now);
     if (w->now != 0 && (rc != FAR_OK || w->change.block.at == 0))
         return; /* the block is another's */
     index_own_note(&view->owns, op, w->key.hash, w->key.bytes, w->found.slot, now);
