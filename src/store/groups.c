@@ -34,11 +34,14 @@ enum outcome {
 #define CHUNKS        256u /* RECORD_MASK + 1 records; number 0 is not used */
 
 /* How long an operation waits, in times that a leader usually takes; and how often it looks. */
-#define PATIENCE     32u
-#define LOOKS        8u
-#define TYPICAL_NS   4000u
-#define LOOK_NS_MOST 50000u
-#define TRIES        8u /* to change the word, which others change at the same time */
+#define PATIENCE      32u
+#define LOOKS         8u
+#define TURN_LOOKS    32u /* of one that waits for its turn: nobody else uses the time */
+#define EXCEPTION     4u  /* a leader that takes longer than this many others counts as this many */
+#define TYPICAL_NS    4000u
+#define TYPICAL_LEAST 1000u
+#define LOOK_NS_MOST  50000u
+#define TRIES         8u /* to change the word, which others change at the same time */
 
 struct groups {
     _Atomic uint64_t typical; /* nanoseconds that leaders take, on average */
@@ -211,20 +214,21 @@ static bool is_of_key(const struct groups *g, uint64_t word, const struct far_op
 /* ---- waiting --------------------------------------------------------------------------------- */
 
 /* How long it takes until the next look whether another operation has ended. */
-static uint64_t look_ns(const struct groups *g)
+static uint64_t look_ns(const struct groups *g, unsigned looks)
 {
-    uint64_t ns = atomic_load_explicit(&g->typical, memory_order_relaxed) / LOOKS;
+    uint64_t ns = atomic_load_explicit(&g->typical, memory_order_relaxed) / looks;
     return ns < LOOK_NS_MOST ? ns : LOOK_NS_MOST;
 }
 
 /* Waits for the end of a group, or until patience is lost: OUTCOME_NONE. */
-static enum outcome await_end(const struct groups *g, struct op *op, uint64_t word)
+static enum outcome await_end(const struct groups *g, struct op *op, uint64_t word, unsigned looks)
 {
-    uint64_t typical = atomic_load_explicit(&g->typical, memory_order_relaxed), look = look_ns(g);
+    uint64_t typical = atomic_load_explicit(&g->typical, memory_order_relaxed);
+    uint64_t look = look_ns(g, looks);
     uint64_t most = op->pool->knobs.group_patience, began = batch_now(&op->batch);
     uint64_t patience = most > 0 ? op_random(op, most) : PATIENCE * typical;
     enum outcome outcome = outcome_of(g, word);
-    for (unsigned i = 0; i < PATIENCE * LOOKS && outcome == OUTCOME_NONE; i++) {
+    for (unsigned i = 0; i < PATIENCE * looks && outcome == OUTCOME_NONE; i++) {
         if (batch_now(&op->batch) - began > patience)
             break;
         op_wait(op, look);
@@ -278,7 +282,7 @@ static struct rider *await_turn(struct group_session *s, struct op *op, uint64_t
 {
     struct waiting me = {.request = request, .last = &me.riders, .next = s->waiting}, **at;
     s->waiting = &me;
-    (void)await_end(s->groups, op, theirs);
+    (void)await_end(s->groups, op, theirs, TURN_LOOKS);
     for (at = &s->waiting; *at != &me; at = &(*at)->next)
         ;
     *at = me.next;
@@ -293,7 +297,7 @@ static bool ride(struct group_session *s, struct op *op, struct waiting *driver,
     *driver->last = &me;
     driver->last = &me.next;
     while (me.state == RIDER_WAITS)
-        op_wait(op, look_ns(s->groups));
+        op_wait(op, look_ns(s->groups, LOOKS));
     *rc = me.rc;
     s->rode += me.state == RIDER_DONE;
     return me.state == RIDER_DONE;
@@ -353,7 +357,7 @@ bool store_group_begin(struct group_session *s, struct op *op, const struct far_
         if (theirs != 0 && may_join(kind, theirs)) {
             if (mine != 0)
                 give_record(s, mine);
-            enum outcome leader = await_end(g, op, theirs);
+            enum outcome leader = await_end(g, op, theirs, LOOKS);
             if (leader == OUTCOME_NONE)
                 replace(s, op, request, theirs, grouped);
             bool done = is_done(kind, leader, rc);
@@ -397,5 +401,9 @@ void store_group_end(struct group_session *s, struct op *op, enum group_kind kin
     give_record(s, grouped->word);
     uint64_t took = batch_now(&op->batch) - grouped->closed_at;
     uint64_t typical = atomic_load_explicit(&g->typical, memory_order_relaxed);
-    atomic_store_explicit(&g->typical, typical - typical / 16 + took / 16, memory_order_relaxed);
+    if (took > EXCEPTION * typical)
+        took = EXCEPTION * typical;
+    typical = typical - typical / 16 + took / 16;
+    atomic_store_explicit(&g->typical, typical > TYPICAL_LEAST ? typical : TYPICAL_LEAST,
+                          memory_order_relaxed);
 }

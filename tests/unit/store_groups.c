@@ -314,6 +314,22 @@ static void a_follower_that_loses_patience_executes_itself(void **state)
     close_rig(&r);
 }
 
+/* A leader that stood still for a second does not make others wait for seconds. */
+static void one_slow_leader_makes_nobody_patient(void **state)
+{
+    struct rig r;
+    (void)state;
+    open_hot(&r, 4096, 3, true);
+    begin(&r, A, FAR_OP_UPDATE);
+    store_rig_pass(&r.store, 1000000000);
+    assert_int_equal(end(&r, A), FAR_OK);
+    begin(&r, A, FAR_OP_UPDATE); /* and stands still again */
+    begin(&r, B, FAR_OP_UPDATE);
+    assert_int_equal(end(&r, B), FAR_OK);
+    (void)end(&r, A);
+    close_rig(&r);
+}
+
 static void groups_of_two_keys_share_a_word(void **state)
 {
     struct rig r;
@@ -394,6 +410,7 @@ int main(void)
         cmocka_unit_test(nobody_joins_an_insert_or_a_modify),
         cmocka_unit_test(a_follower_of_a_leader_that_fails_executes_itself),
         cmocka_unit_test(a_follower_that_loses_patience_executes_itself),
+        cmocka_unit_test(one_slow_leader_makes_nobody_patient),
         cmocka_unit_test(groups_of_two_keys_share_a_word),
         cmocka_unit_test(a_record_that_is_used_again_says_nothing),
         cmocka_unit_test(a_session_whose_heartbeat_is_due_does_not_follow),
