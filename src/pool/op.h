@@ -41,9 +41,10 @@ struct knobs {
     unsigned group_spares;   /* records of a session besides one for each operation           */
     unsigned turn_queues;    /* of a process (turns.h); 0: none                                */
     uint64_t turn_patience;  /* nanoseconds, drawn below this for each turn; 0: see turns.c    */
-    unsigned iterate_parts;  /* parts of a table that a call of an iteration reads at most    */
-    unsigned resize_steps;   /* versions that a resize of a SHARD table goes over, at least    */
-    bool scatters;           /* objects that any node may hold are dealt to all nodes, in pairs */
+    unsigned hits;          /* gets that found their keys, until RCuckoo's do with fewer READs    */
+    unsigned iterate_parts; /* parts of a table that a call of an iteration reads at most    */
+    unsigned resize_steps;  /* versions that a resize of a SHARD table goes over, at least    */
+    bool scatters;          /* objects that any node may hold are dealt to all nodes, in pairs */
 
     /* NULL, or called when an object may be reused, and when it is: it catches accesses between the
      * two. */

@@ -15,6 +15,7 @@ const struct knobs pool_knobs_default = {
     .stock_max = 1024,
     .run_chunks = 1,
     .bundle_max = BUNDLE_MAX,
+    .hits = 64,
     .iterate_parts = UINT32_MAX,
     .resize_steps = 1,
     .group_words = 4096,

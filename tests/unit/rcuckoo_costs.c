@@ -125,6 +125,14 @@ static void expect_cost(struct store_rig *r, uint64_t from, uint64_t to, call *w
                  mean(&c));
 }
 
+/* Gets of keys that are not there. The session has found all keys lately, so the first get is not
+ * prepared for a miss. */
+static void expect_misses(struct store_rig *r, uint64_t from, uint64_t to, call *what)
+{
+    expect_cost(r, from, from + 1, what, FAR_NOT_FOUND, 2);
+    expect_cost(r, from + 1, to, what, FAR_NOT_FOUND, 1);
+}
+
 static void gets_take_one_round_trip_and_changes_two(void **state)
 {
     struct store_rig r;
@@ -134,7 +142,7 @@ static void gets_take_one_round_trip_and_changes_two(void **state)
     assert_int_equal(median(&puts), 2);
     assert_true(mean(&puts) <= 2.01);
     expect_cost(&r, 0, KEYS, call_get, FAR_OK, 1);
-    expect_cost(&r, KEYS, 2 * KEYS, call_get, FAR_NOT_FOUND, 1);
+    expect_misses(&r, KEYS, 2 * KEYS, call_get);
     expect_cost(&r, 0, KEYS, call_update, FAR_OK, 2);
     expect_cost(&r, 0, KEYS, call_modify, FAR_OK, 2);
     expect_cost(&r, 0, KEYS, call_put, FAR_OK, 2);
@@ -167,7 +175,7 @@ static void values_that_are_not_inline_take_one_round_trip_more(void **state)
     struct costs puts = cost(&r, 0, KEYS / 2, call_put_long, FAR_OK);
     assert_int_equal(median(&puts), 2);
     expect_cost(&r, 0, KEYS / 2, call_get_long, FAR_OK, 2);
-    expect_cost(&r, KEYS, KEYS + KEYS / 2, call_get_long, FAR_NOT_FOUND, 1);
+    expect_misses(&r, KEYS, KEYS + KEYS / 2, call_get_long);
     store_rig_close(&r);
 }
 
@@ -188,7 +196,7 @@ static void use_full(struct store_rig *r, uint64_t keys)
 {
     uint64_t some = keys / 16;
     expect_cost(r, 0, keys, call_get, FAR_OK, 1);
-    expect_cost(r, keys, keys + some, call_get, FAR_NOT_FOUND, 1);
+    expect_misses(r, keys, keys + some, call_get);
     expect_cost(r, 0, some, call_update, FAR_OK, 2);
     expect_cost(r, 0, some, call_modify, FAR_OK, 2);
     expect_cost(r, 0, some, call_delete, FAR_OK, 2);

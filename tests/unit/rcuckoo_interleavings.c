@@ -88,10 +88,17 @@ static uint32_t open_to_move(bool neighbours, unsigned side)
 
 /* ---- a get while its key is moved ------------------------------------------------------------ */
 
-/* Between A's READs of its rows, the key is moved from the second to the first. */
-TEST(a_miss_is_validated)
+/* A's gets find a key so often that they leave out the second look. */
+static void leave_out_the_second_look(void)
 {
-    uint32_t moved = open_to_move(false, 1);
+    for (unsigned i = 0; i < 64; i++)
+        expect_found(&A, 1, 1);
+    assert_true(view_of(&A)->hits >= 64);
+}
+
+/* Between A's READs of its rows, the key is moved from the second to the first. */
+static void move_between_the_reads(uint32_t moved)
+{
     struct place read = {A_READ, .side = AFTER, .len = row_bytes(), .least = 2};
     actor_reach(&A, read, get_key, moved, 0);
     move_key(moved, 1);
@@ -99,20 +106,78 @@ TEST(a_miss_is_validated)
     assert_int_equal(A.found, moved);
 }
 
+TEST(a_miss_is_validated)
+{
+    move_between_the_reads(open_to_move(false, 1));
+}
+
+TEST(a_miss_is_validated_by_a_second_look_that_comes_later)
+{
+    uint32_t moved = open_to_move(false, 1);
+    leave_out_the_second_look();
+    move_between_the_reads(moved);
+}
+
+/* The same, and before the second look the key is moved back, so that the first row has the same
+ * entries again. */
+TEST(a_miss_is_not_validated_by_a_row_that_is_as_before)
+{
+    uint32_t moved = open_to_move(false, 1);
+    leave_out_the_second_look();
+    struct place read = {A_READ, .side = AFTER, .len = row_bytes(), .least = 2};
+    struct rcuckoo_sub sub = sub_of(moved);
+    uint64_t row = rcuckoo_row_at(shape(), key_of(&moved).row[0]);
+    struct place second = {A_READ, .side = BEFORE, .of = sub.rows};
+    second.delta = row + row_bytes() - 8;
+    second.bytes = 8;
+    actor_reach(&A, read, get_key, moved, 0);
+    move_key(moved, 1);
+    assert_int_equal(actor_go_until(&A, second), STOPPED);
+    move_key(moved, 0);
+    expect_ok(actor_go_until(&A, NOWHERE));
+    assert_int_equal(A.found, moved);
+}
+
 /* One READ has both rows: the second as it was before the key was moved there, the first as it was
  * afterwards. */
-TEST(a_miss_in_one_read_is_validated_by_both_rows)
+static void move_within_the_read(uint32_t moved)
 {
-    uint32_t moved = open_to_move(true, 0);
     struct rcuckoo_sub sub = sub_of(moved);
     struct rcuckoo_key key = key_of(&moved);
-    struct place read = {A_READ, .side = AFTER, .len = 2 * row_bytes(), .least = 2};
+    struct place read = {A_READ, .side = AFTER, .len = 2 * row_bytes()};
     actor_reach(&A, read, get_key, moved, 0);
     move_key(moved, 0);
     uint64_t *first = (uint64_t *)A.verb->buf + (key.row[0] < key.row[1] ? 0 : shape()->row);
     memcpy(first, read_row(&sub, key.row[0]), row_bytes());
     expect_ok(actor_go_on(&A));
     assert_int_equal(A.found, moved);
+}
+
+TEST(a_miss_in_one_read_is_validated_by_both_rows)
+{
+    move_within_the_read(open_to_move(true, 0));
+}
+
+TEST(a_miss_in_one_read_is_validated_by_both_rows_later)
+{
+    uint32_t moved = open_to_move(true, 0);
+    leave_out_the_second_look();
+    move_within_the_read(moved);
+}
+
+/* A hit is the key's at the instant when its row was read (RCUCKOO-C3), also if the key leaves that
+ * row before the operation ends. */
+TEST(a_hit_needs_no_second_look)
+{
+    uint32_t moved = open_to_move(false, 0);
+    leave_out_the_second_look();
+    struct place read = {A_READ, .side = AFTER, .len = row_bytes(), .least = 2};
+    actor_reach(&A, read, get_key, moved, 0);
+    move_key(moved, 0);
+    uint64_t looks = view_of(&A)->hits;
+    expect_ok(actor_go_on(&A));
+    assert_int_equal(A.found, moved);
+    assert_int_equal(view_of(&A)->hits, looks + 1);
 }
 
 /* ---- an insert that moves keys --------------------------------------------------------------- */
@@ -562,7 +627,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_miss_is_validated),
+        cmocka_unit_test(a_miss_is_validated_by_a_second_look_that_comes_later),
+        cmocka_unit_test(a_miss_is_not_validated_by_a_row_that_is_as_before),
         cmocka_unit_test(a_miss_in_one_read_is_validated_by_both_rows),
+        cmocka_unit_test(a_miss_in_one_read_is_validated_by_both_rows_later),
+        cmocka_unit_test(a_hit_needs_no_second_look),
         cmocka_unit_test(a_key_that_is_moved_is_always_there),
         cmocka_unit_test(a_row_that_was_written_has_another_meta_word),
         cmocka_unit_test(a_row_belongs_to_its_subtable),

@@ -10,7 +10,7 @@
  *
  *   subtable:  anchor [ forward | closer | repair | lock words ]      rows 0 1 2 ... n-1
  *                                                                          A    B
- *   get      READ A; READ B; READ A's meta word
+ *   get      READ A; READ B; if neither has the key, READ A's meta word
  *   change   1. WRITE intent; masked CAS of the lock words; READ rows
  *            2. WRITE redo; WRITE rows, the end of the path first; WRITE done; FAA that unlocks
  *
@@ -37,8 +37,10 @@
  *       there all the time. B did not have it when it was read, so it was in A then, and its entry
  *       in A was written before B was (RCUCKOO-C2). A did not have it when it was read. So A was
  *       written in between, and has another version. The version would have to go round, by
- *       65,536 WRITEs of A within one round trip. If A and B are read by one READ, there is no
- *       order between them, and both meta words must be the same.
+ *       65,536 WRITEs of A within two round trips. If A and B are read by one READ, there is no
+ *       order between them, and both meta words must be the same. The last READ may be in a later
+ *       batch: a miss is true at an instant between the first two READs, and what happens after
+ *       that can only make the reader look again.
  *   RCUCKOO-C5  From before a client takes a lock until it has released it, a line of its journal
  *       names the lock. A line is written again only while its operation holds no lock, so an
  *       intent that is torn names none that is held.
@@ -130,6 +132,7 @@ struct rcuckoo_view {
     struct index_parts parts;
     struct rcuckoo_cache *cache;
     unsigned fill;                   /* entries of the rows seen lately, on average, in 1/256 */
+    unsigned hits;                   /* looks in a row that found the key */
     uint64_t lockings, lockings_one; /* by inserts: all, and those that took one word */
 };
 static inline struct rcuckoo_view *rcuckoo_view(struct index_view *base)
