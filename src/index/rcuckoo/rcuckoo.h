@@ -131,7 +131,7 @@ struct rcuckoo_view {
     uint64_t tuning[RCUCKOO_TUNINGS];
     struct index_parts parts;
     struct rcuckoo_cache *cache;
-    unsigned fill;                   /* entries of the rows seen lately, on average, in 1/256 */
+    unsigned crowded;                /* see rcuckoo_write.c */
     unsigned hits;                   /* looks in a row that found the key */
     uint64_t lockings, lockings_one; /* by inserts: all, and those that took one word */
 };

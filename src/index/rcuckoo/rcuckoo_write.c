@@ -8,8 +8,14 @@
 
 #define BUSY_LOOKS    16u /* attempts at locks that others hold, before the epoch is let go on */
 #define BUSY_PAUSE_NS 500u
-#define GROUP_ROWS    16u /* rows that are locked and read together when rows are mostly full */
-#define GROUP_FILL    (6u * 256) /* from that many entries of a row on, in 1/256 */
+/* If both rows of a new key are full, and no other row is locked, it takes two round trips more. So
+ * if that is likely, groups of rows are locked and read. Others may want their locks, and their
+ * bytes are in vain if there is room, so it must have been so lately in that part of the operations
+ * that might insert. */
+#define GROUP_ROWS    16u
+#define CROWDED_ALL   65536u
+#define CROWDED_FROM  (CROWDED_ALL * 3 / 32)
+#define CROWDED_AMONG 64u /* operations, about */
 /* Attempts to find a path with more locks, before the table counts as full, or is split. */
 #define WIDENINGS         32u
 #define WIDENINGS_GROWING 1u
@@ -79,7 +85,8 @@ static bool add_range(const struct rcuckoo_shape *s, struct write *w, unsigned r
 static void choose_locks(const struct rcuckoo_view *view, struct write *w)
 {
     const struct rcuckoo_shape *s = &view->shape;
-    bool groups = may_insert(w) && (view->fill >= GROUP_FILL || w->guess.count > 0);
+    bool crowded = view->crowded >= CROWDED_FROM && w->busy == 0;
+    bool groups = may_insert(w) && (crowded || w->guess.count > 0);
     bool fits = false;
     while (!fits) {
         w->locks.count = w->ranges.count = 0;
@@ -231,8 +238,6 @@ static int judge_rows(struct rcuckoo_view *view, struct write *w)
         w->row[i] = rcuckoo_ranges_row(s, &w->ranges, w->key.row[i]);
         if (!rcuckoo_row_whole(s, rcuckoo_sub_id(view, &w->sub), w->key.row[i], w->row[i]))
             return rcuckoo_row_damaged(view, w->key.row[i]);
-        view->fill += 8 * rcuckoo_row_used(s, w->row[i]);
-        view->fill -= view->fill / 32;
     }
     return FAR_OK;
 }
@@ -470,6 +475,16 @@ static int insert(struct op *op, struct rcuckoo_view *view, struct write *w, boo
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
+/* Takes note whether the operation inserts, and both rows of its key are full. */
+static void note_crowd(struct rcuckoo_view *view, const struct write *w)
+{
+    const struct rcuckoo_shape *s = &view->shape;
+    bool full = w->found.place < 0 && rcuckoo_row_used(s, w->row[0]) == RCUCKOO_SLOTS &&
+                rcuckoo_row_used(s, w->row[1]) == RCUCKOO_SLOTS;
+    view->crowded += full ? CROWDED_ALL / CROWDED_AMONG : 0;
+    view->crowded -= view->crowded / CROWDED_AMONG;
+}
+
 /* The locks are held. What ends without a change unlocks. */
 static int act(struct op *op, struct rcuckoo_view *view, struct write *w, bool *again)
 {
@@ -483,6 +498,8 @@ static int act(struct op *op, struct rcuckoo_view *view, struct write *w, bool *
         rc = ask(view, op, w, &action);
     if (rc == FAR_OK)
         rc = index_change_judge(&w->change, &w->found, action);
+    if (rc == FAR_OK && may_insert(w))
+        note_crowd(view, w);
     bool lacks_block = w->asked.valid && w->change.block.at == 0;
     if (rc == FAR_OK && !lacks_block && w->found.place >= 0)
         return replace(op, view, w, action == CHANGE_REMOVE);
