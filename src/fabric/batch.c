@@ -43,6 +43,7 @@ void batch_init(struct batch *b, struct fab_ep *ep, struct cost *cost)
     b->tap = NULL;
     b->policy = NULL;
     b->on_ring = false;
+    b->ring = NULL;
     b->acted = b->carries = b->in_doubt = b->refused = false;
     b->completed = b->doubt_at = b->doubt_end = 0;
     b->wake_at = 0;
@@ -119,6 +120,56 @@ static void plan(struct batch *b)
     }
 }
 
+/* ---- rings ----------------------------------------------------------------------------------- */
+
+void batch_sleep(struct batch *b, struct fab_queue *queue)
+{
+    ASSERT(b->ring);
+    fab_queue_add(queue, &b->req);
+    fiber_yield();
+}
+
+void batch_wake(struct fab_queue *queue)
+{
+    struct fab_req *req = fab_queue_take(queue);
+    if (req)
+        fab_queue_add(&batch_of(req)->ring->ready, req);
+}
+
+/* Adds to the heap. */
+static void pausing_add(struct batch_ring *ring, struct batch *b)
+{
+    unsigned i = ring->pausing_count++;
+    for (unsigned up; i > 0 && ring->pausing[up = (i - 1) / 2]->wake_at > b->wake_at; i = up)
+        ring->pausing[i] = ring->pausing[up];
+    ring->pausing[i] = b;
+}
+
+/* Takes the first of the heap. */
+static struct batch *pausing_take(struct batch_ring *ring)
+{
+    struct batch *first = ring->pausing[0], *moved = ring->pausing[--ring->pausing_count];
+    unsigned count = ring->pausing_count, i = 0;
+    for (unsigned down; (down = 2 * i + 1) < count; i = down) {
+        if (down + 1 < count && ring->pausing[down + 1]->wake_at < ring->pausing[down]->wake_at)
+            down++;
+        if (ring->pausing[down]->wake_at >= moved->wake_at)
+            break;
+        ring->pausing[i] = ring->pausing[down];
+    }
+    ring->pausing[i] = moved;
+    return first;
+}
+
+struct batch *batch_ring_next(struct batch_ring *ring, uint64_t now)
+{
+    if (ring->ready.first)
+        return batch_of(fab_queue_take(&ring->ready));
+    if (ring->turns.first && batch_may_post(batch_of(ring->turns.first)))
+        return batch_of(fab_queue_take(&ring->turns));
+    return batch_ring_wakes(ring) <= now ? pausing_take(ring) : NULL;
+}
+
 /* ---- posting --------------------------------------------------------------------------------- */
 
 static bool may_write(const struct batch *b)
@@ -138,8 +189,11 @@ static void await_turn(struct batch *b, unsigned count)
         return;
     b->wants = count;
     b->ticket = ep->ticket_next++;
-    while (!batch_may_post(b))
+    while (!batch_may_post(b)) {
+        if (b->ring)
+            fab_queue_add(&b->ring->turns, &b->req);
         fiber_yield();
+    }
     ep->ticket_served++;
     b->wants = 0;
 }
@@ -152,9 +206,11 @@ static int post_one(struct batch *b, struct fab_verb *verbs, unsigned count)
     b->req.count = count;
     b->req.done = false;
     b->req.away = 0;
+    b->req.tell = NULL; /* what is done at once is not waited for */
     int rc = ep->ops->post(ep, &b->req);
     if (rc != FAR_OK)
         return rc;
+    b->req.tell = b->ring ? &b->ring->ready : NULL;
     while (!b->req.done) { /* by FABRIC-F5 every request completes */
         if (b->on_ring)
             fiber_yield();
@@ -418,8 +474,10 @@ void batch_pause(struct batch *b, uint64_t ns)
         return;
     }
     b->wake_at = batch_now(b) + ns;
+    if (b->ring)
+        pausing_add(b->ring, b);
     do /* once in any case: if it takes longer to read the clock, others would never run */
         fiber_yield();
-    while (batch_now(b) < b->wake_at);
+    while (!b->ring && batch_now(b) < b->wake_at);
     b->wake_at = 0;
 }

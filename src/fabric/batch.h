@@ -89,12 +89,27 @@ struct batch_policy {
     struct batch_piggyback *piggyback; /* NULL: none */
 };
 
+/*
+ * The batches of a ring, by what their fibers wait for.
+ *
+ *   RING-2  A fiber that can continue is in a queue or first in the heap. What it waits for puts it
+ *       there: its request when it is done, or the one that wakes it. So the ring never looks at
+ *       fibers that cannot continue, and what an operation costs does not grow with the depth.
+ */
+struct batch_ring {
+    struct fab_queue ready; /* can continue: their requests are done, or they were woken */
+    struct fab_queue turns; /* want to post, in the order of their tickets (SHARE-2)     */
+    struct batch **pausing; /* a heap by wake_at; has room for all batches of the ring   */
+    unsigned pausing_count;
+};
+
 struct batch {
     struct fab_ep *ep;
     struct cost *cost;
     struct batch_tap *tap;             /* NULL, mostly                                          */
     const struct batch_policy *policy; /* NULL: none                                            */
     bool on_ring;                      /* waits by yielding to the ring that resumed this fiber */
+    struct batch_ring *ring; /* of that ring; NULL: whoever resumes the fiber looks for itself   */
     uint64_t wake_at; /* on_ring: do not resume before, while pausing; 0: not pausing             */
     unsigned wants;   /* on_ring: verbs that it will post when others have completed; 0: none     */
     unsigned ticket;  /* and when it is its turn                                                  */
@@ -292,6 +307,26 @@ static inline enum batch_outcome batch_outcome(const struct batch *b, unsigned n
 static inline bool batch_swapped(const struct batch *b, unsigned n)
 {
     return batch_outcome(b, n) == BATCH_DONE;
+}
+
+/* The batch's request is in a queue. */
+static inline struct batch *batch_of(struct fab_req *req)
+{
+    return (struct batch *)(void *)((char *)req - offsetof(struct batch, req));
+}
+
+/* Waits in a queue until batch_wake() takes it out. Only if the batch has a ring. */
+void batch_sleep(struct batch *b, struct fab_queue *queue);
+/* Lets the first of the queue continue, when its ring is driven next. */
+void batch_wake(struct fab_queue *queue);
+
+/* Takes a batch whose fiber can continue out of its queue: a pause that ends by `now` is over. NULL:
+ * there is none. */
+struct batch *batch_ring_next(struct batch_ring *ring, uint64_t now);
+/* When the first pause ends; UINT64_MAX: none pauses. */
+static inline uint64_t batch_ring_wakes(const struct batch_ring *ring)
+{
+    return ring->pausing_count > 0 ? ring->pausing[0]->wake_at : UINT64_MAX;
 }
 
 /* Lets time pass, to wait for another client. Operations that are not held up never call it. On a

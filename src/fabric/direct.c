@@ -176,8 +176,7 @@ static int execute(const struct direct_fab *d, const struct fab_verb *verbs, uns
 
 int direct_post(struct fab_ep *ep, struct fab_req *req)
 {
-    req->status = execute((const struct direct_fab *)ep->fab, req->verbs, req->count);
-    req->done = true;
+    fab_complete(req, execute((const struct direct_fab *)ep->fab, req->verbs, req->count));
     return FAR_OK;
 }
 

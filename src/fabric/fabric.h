@@ -60,14 +60,20 @@ struct fab_site {
     unsigned line;
 };
 
+/* Requests in the order in which they were added. */
+struct fab_queue {
+    struct fab_req *first, *last; /* `last` counts only if there is a first */
+};
+
 struct fab_req {
     struct fab_verb *verbs;
     unsigned count;
     bool done;
-    int status;           /* valid once done            */
-    void *owner;          /* for the poster             */
-    struct fab_req *next; /* for the fabric, until done */
-    unsigned parts;       /* for the fabric, until done */
+    int status;             /* valid once done                                 */
+    void *owner;            /* for the poster                                  */
+    struct fab_req *next;   /* for the fabric, until done; then for a queue    */
+    struct fab_queue *tell; /* set after post(): it is added to it when done; NULL: to none */
+    unsigned parts;         /* for the fabric, until done */
     /* The poster sets it to 0. With an error, a fabric may name nodes that nothing of the request
      * was sent to, by bits, and the status of these. None of their verbs has happened, and none
      * will. */
@@ -75,6 +81,33 @@ struct fab_req {
     int away_status;
     const struct fab_site *site; /* that posts it; NULL: none */
 };
+
+static inline void fab_queue_add(struct fab_queue *queue, struct fab_req *req)
+{
+    req->next = NULL;
+    if (queue->first)
+        queue->last->next = req;
+    else
+        queue->first = req;
+    queue->last = req;
+}
+
+static inline struct fab_req *fab_queue_take(struct fab_queue *queue)
+{
+    struct fab_req *req = queue->first;
+    if (req)
+        queue->first = req->next;
+    return req;
+}
+
+/* For fabrics: the request is done. Called by the thread that uses the endpoint, in any call. */
+static inline void fab_complete(struct fab_req *req, int status)
+{
+    req->status = status;
+    req->done = true;
+    if (req->tell)
+        fab_queue_add(req->tell, req);
+}
 
 /* The order that is kept without a fence, by class of the first and of the second verb. */
 enum fab_class { FAB_R, FAB_W, FAB_A };

@@ -251,8 +251,7 @@ void model_verb_complete(struct model *m, struct model_verb *f)
         model_client_drop(c, life);
         return;
     }
-    req->status = FAR_OK;
-    req->done = true;
+    fab_complete(req, FAR_OK);
     c->in_flight--;
     model_client_completed(c);
 }

@@ -60,9 +60,10 @@ struct client_stock {
     struct stock {
         gaddr next; /* the next never-used object of the current chunk */
         uint32_t left;
-        unsigned kept, room; /* reusable ones */
-        unsigned fetching;   /* operations that fetch more; others on the ring wait for one */
-        unsigned fetched;    /* fetches that have ended */
+        unsigned kept, room;      /* reusable ones */
+        unsigned fetching;        /* operations that fetch more; others on the ring wait for one */
+        unsigned fetched;         /* fetches that have ended */
+        struct fab_queue waiting; /* those that the end of a fetch wakes */
         gaddr *keep;
     } (*of)[CLASS_COUNT];
     /* Retired objects, oldest first, each with the epoch at which it may be reused. */

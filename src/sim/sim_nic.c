@@ -58,8 +58,7 @@ int sim_nic_post_direct(struct sim *sim, struct fab_req *req)
             sim_atomic_whole(sim, v);
     }
     sim->counts.direct_verbs += req->count;
-    req->status = FAR_OK;
-    req->done = true;
+    fab_complete(req, FAR_OK);
     return FAR_OK;
 }
 
@@ -457,8 +456,7 @@ void sim_nic_complete(struct sim *sim, const struct event *e)
         copy_buffers(r);
         count_late(sim, r);
         sim_site_completed(sim, r);
-        r->req->status = r->status;
-        r->req->done = true;
+        fab_complete(r->req, r->status);
         r->req = NULL;
         ASSERT(c->in_flight > 0);
         c->in_flight--;

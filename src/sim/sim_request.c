@@ -39,8 +39,7 @@ void sim_request_drop_all(struct sim *sim)
     for (size_t i = 0; i < sim->requests; i++) {
         struct sim_request *r = sim->request[i];
         if (r->req) {
-            r->req->status = FAR_UNREACHABLE;
-            r->req->done = true;
+            fab_complete(r->req, FAR_UNREACHABLE);
             sim->client[r->client].in_flight--;
         }
         r->req = NULL;

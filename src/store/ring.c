@@ -6,7 +6,9 @@
  * returns, and far_reap() resumes fibers as their requests complete. Nothing is allocated after the
  * ring's first use.
  *
- * A place is idle, running or finished, and its number is in the list of that name.
+ * A place is idle, running or finished, and its number is in the list of that name. Batches keep
+ * queues of those that run and can continue (RING-2), so nothing here takes longer with more places
+ * running.
  *
  * A session may have a backlog: operations that are submitted while no place is idle wait there,
  * and start in order when results are reaped. So while an operation waits, no place is idle. A
@@ -45,7 +47,8 @@ static int ring_open(far_session *s)
     bool waits = !(s->pool->fab->caps & FAB_CAP_IMMEDIATE);
     s->slot = calloc(s->depth, sizeof *s->slot);
     s->idle = calloc(3ull * s->depth, sizeof *s->idle);
-    if (!s->slot || !s->idle)
+    s->ring.pausing = calloc(s->depth, sizeof(struct batch *));
+    if (!s->slot || !s->idle || !s->ring.pausing)
         return err_fail(FAR_NO_MEMORY, "no memory for a ring of %u", s->depth);
     if (s->backlog > 0) {
         s->waiting = calloc(s->backlog, sizeof *s->waiting);
@@ -62,6 +65,7 @@ static int ring_open(far_session *s)
         if (rc != FAR_OK)
             return rc;
         slot->op.batch.on_ring = waits;
+        slot->op.batch.ring = waits ? &s->ring : NULL;
         slot->op.batch.tap = s->op.batch.tap;
         if (waits && !(slot->fiber = fiber_create(STACK_BYTES, run_slot, slot)))
             return err_fail(FAR_NO_MEMORY, "no stack for a fiber");
@@ -98,10 +102,12 @@ static void start(far_session *s, const struct far_op *r)
     } else {
         run_slot(slot);
     }
-    if (done)
+    if (done) {
         s->finished[s->finished_count++] = i;
-    else
+    } else {
+        slot->at = s->running_count;
         s->running[s->running_count++] = i;
+    }
 }
 
 /* ---- the backlog ----------------------------------------------------------------------------- */
@@ -198,43 +204,45 @@ int far_submit(far_session *s, const struct far_op *r)
     return err_end(FAR_OK);
 }
 
+/* Continues with a running operation. */
+static void proceed(far_session *s, struct batch *b)
+{
+    struct ring_slot *slot =
+        (struct ring_slot *)(void *)((char *)b - offsetof(struct ring_slot, op.batch));
+    if (!resume(slot))
+        return;
+    unsigned last = s->running[--s->running_count];
+    s->running[slot->at] = last;
+    s->slot[last].at = slot->at;
+    s->finished[s->finished_count++] = (unsigned)(slot - s->slot);
+}
+
+/* Resumes fibers that can continue, each once or so. True: it resumed some. */
+static bool resume_all(far_session *s, uint64_t now)
+{
+    struct batch *b;
+    bool resumed = false;
+    for (unsigned n = s->running_count; n > 0 && (b = batch_ring_next(&s->ring, now)); n--) {
+        proceed(s, b);
+        resumed = true;
+    }
+    return resumed;
+}
+
 /* Resumes every fiber that can continue, and with `wait`, waits for one. True: it resumed some. */
 static bool drive(far_session *s, bool wait)
 {
     struct fab_ep *ep = s->client.ep;
-    bool resumed = false;
 
     ep->ops->poll(ep, false);
     while (s->running_count > 0) {
-        uint64_t now = 0, earliest = UINT64_MAX;
-        bool pending = false;
-        for (unsigned n = 0; n < s->running_count;) {
-            unsigned i = s->running[n];
-            struct batch *b = &s->slot[i].op.batch;
-            if (b->wake_at != 0) {
-                now = now ? now : ep->ops->now(ep);
-                if (now < b->wake_at) {
-                    earliest = b->wake_at < earliest ? b->wake_at : earliest;
-                    n++;
-                    continue;
-                }
-            } else if (b->wants > 0 ? !batch_may_post(b) : !b->req.done) {
-                pending = true;
-                n++;
-                continue;
-            }
-            resumed = true;
-            if (resume(&s->slot[i])) {
-                s->running[n] = s->running[--s->running_count];
-                s->finished[s->finished_count++] = i;
-            } else {
-                n++;
-            }
-        }
-        if (resumed || !wait || s->running_count == 0)
+        uint64_t now = s->ring.pausing_count > 0 ? ep->ops->now(ep) : 0;
+        bool resumed = resume_all(s, now);
+        if (resumed || !wait)
             return resumed;
-        if (earliest != UINT64_MAX) { /* an operation only waits for time to pass */
-            uint64_t ns = earliest - now;
+        if (s->ring.pausing_count > 0) { /* an operation only waits for time to pass */
+            uint64_t ns = batch_ring_wakes(&s->ring) - now;
+            bool pending = s->ring.pausing_count < s->running_count;
             ep->ops->pause(ep, pending && ns > PAUSE_NS_PENDING ? PAUSE_NS_PENDING : ns);
             ep->ops->poll(ep, false);
         } else {
@@ -267,17 +275,6 @@ static void endpoint_used(struct client *c)
         store_wait_ring(s->wait);
 }
 
-/* When the first pause of a running operation ends. */
-static uint64_t first_wake(const far_session *s)
-{
-    uint64_t first = UINT64_MAX;
-    for (unsigned n = 0; n < s->running_count; n++) {
-        uint64_t at = s->slot[s->running[n]].op.batch.wake_at;
-        first = at != 0 && at < first ? at : first;
-    }
-    return first;
-}
-
 /* Drives operations until all of them wait for the fabric or for time. Makes the descriptor
  * readable when that has come. */
 static void arm(far_session *s)
@@ -287,7 +284,7 @@ static void arm(far_session *s)
     bool armed = false;
     for (unsigned i = 0; i < ARM_TRIES && s->running_count > 0 && ready(s) == 0 && !armed; i++)
         armed = !drive(s, false) && ep->ops->arm(ep, &until);
-    uint64_t wake = first_wake(s);
+    uint64_t wake = batch_ring_wakes(&s->ring);
     if (ready(s) > 0 || (s->running_count > 0 && !armed))
         store_wait_ring(s->wait);
     else if (s->running_count > 0)
@@ -451,9 +448,11 @@ void store_ring_free_in_child(far_session *s)
     }
     free(s->slot);
     free(s->idle);
+    free(s->ring.pausing);
     free(s->waiting);
     free(s->cancelled);
     s->slot = NULL;
+    s->ring = (struct batch_ring){0};
     s->waiting = NULL;
     s->cancelled = NULL;
     s->idle = s->running = s->finished = NULL;

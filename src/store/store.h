@@ -46,6 +46,7 @@ int store_open(struct fab *fab, const struct knobs *knobs, far_pool **pool);
 struct ring_slot {
     struct op op;
     struct fiber *fiber; /* NULL on fabrics that never wait */
+    unsigned at;         /* while it runs: in far_session.running */
     struct far_session *session;
     struct far_op request;
     struct far_result result;
@@ -73,6 +74,7 @@ struct far_session {
     unsigned *idle, idle_count;         /* slots free for far_submit()    */
     unsigned *running, running_count;   /* slots whose fiber is suspended */
     unsigned *finished, finished_count; /* slots waiting to be reaped     */
+    struct batch_ring ring;             /* what those that run wait for   */
     unsigned backlog;                   /* how many may wait for a slot   */
     struct far_op *waiting;             /* a ring of that many            */
     unsigned waiting_first, waiting_count;

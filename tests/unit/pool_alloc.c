@@ -340,15 +340,28 @@ static void ask(void *arg)
     a->rc = pool_alloc(&a->op, 0, a->size_class, &a->at);
 }
 
-/* An operation on a ring, which asks and then waits for the fabric. */
-static void start_asking(struct pool_rig *r, struct asker *a, unsigned size_class)
+static void prepare_asking(struct pool_rig *r, struct asker *a, unsigned size_class)
 {
     *a = (struct asker){.size_class = size_class, .rc = 1};
     assert_int_equal(op_init(&a->op, &r->client), FAR_OK);
     a->op.batch.on_ring = true;
     assert_non_null(a->fiber = fiber_create(64 * 1024, ask, a));
+}
+
+/* An operation on a ring, which asks and then waits for the fabric. */
+static void start_asking(struct pool_rig *r, struct asker *a, unsigned size_class)
+{
+    prepare_asking(r, a, size_class);
     fiber_resume(a->fiber);
     assert_false(fiber_finished(a->fiber));
+}
+
+static void free_askers(struct asker *a, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        fiber_destroy(a[i].fiber);
+        op_free(&a[i].op);
+    }
 }
 
 /* Resumes them until all have their answers. Those that wait for each other pause in between. */
@@ -367,10 +380,7 @@ static void drive_askers(struct pool_rig *r, struct asker *a, unsigned count)
             left -= fiber_finished(a[i].fiber);
         }
     }
-    for (unsigned i = 0; i < count; i++) {
-        fiber_destroy(a[i].fiber);
-        op_free(&a[i].op);
-    }
+    free_askers(a, count);
 }
 
 /* Fibers that all want an object of the class when there is none. */
@@ -445,6 +455,37 @@ static void operations_that_wait_for_fetches_get_memory_in_the_end(void **state)
     (void)state;
     pool_rig_open(&r, "mem:?size=8m&defer=1");
     ask_at_once(&r, a, FIBERS_MANY, CHUNK_CLASS);
+    expect_answers(&r, a, FIBERS_MANY);
+    pool_rig_close(&r);
+}
+
+/* The same in the store's ring. The end of a fetch wakes those that wait: they read no clock. */
+static void the_end_of_a_fetch_wakes_those_that_wait(void **state)
+{
+    static struct asker a[FIBERS_MANY];
+    static struct batch *pausing[FIBERS_MANY];
+    struct batch_ring ring = {.pausing = pausing};
+    struct pool_rig r;
+
+    (void)state;
+    pool_rig_open(&r, "mem:?size=8m&defer=1");
+    for (unsigned i = 0; i < FIBERS_MANY; i++) {
+        prepare_asking(&r, &a[i], CHUNK_CLASS);
+        a[i].op.batch.ring = &ring;
+        fiber_resume(a[i].fiber);
+    }
+    for (unsigned left = FIBERS_MANY, turn = 0; left > 0; turn++) {
+        struct batch *b;
+        assert_true(turn < 10000 && ring.pausing_count == 0);
+        r.ep->ops->poll(r.ep, true);
+        while ((b = batch_ring_next(&ring, 0))) {
+            struct asker *asker =
+                (struct asker *)(void *)((char *)b - offsetof(struct asker, op.batch));
+            fiber_resume(asker->fiber);
+            left -= fiber_finished(asker->fiber);
+        }
+    }
+    free_askers(a, FIBERS_MANY);
     expect_answers(&r, a, FIBERS_MANY);
     pool_rig_close(&r);
 }
@@ -661,6 +702,7 @@ int main(void)
         cmocka_unit_test(operations_that_find_no_memory_fetch_one_chunk),
         cmocka_unit_test(an_operation_that_pauses_lets_others_run_if_the_clock_is_slow),
         cmocka_unit_test(operations_that_wait_for_fetches_get_memory_in_the_end),
+        cmocka_unit_test(the_end_of_a_fetch_wakes_those_that_wait),
         cmocka_unit_test(operations_that_wait_for_a_fetch_that_fails_fail_too),
         cmocka_unit_test(a_call_does_not_wait_for_a_fetch_on_the_ring),
         cmocka_unit_test(operations_that_fetch_a_chunk_each_keep_all_of_both),

@@ -195,7 +195,7 @@ static void of_two_sweeps_the_older_is_not_met_last(void **state)
     assert_int_equal(far_reap(s, &result, 1, 1), 1);
     assert_true(puppet_sweep(c) == word + SWEEP_COUNT && puppet_sweep_mark(c, 0) == 5 &&
                 !puppet_sweep_unmet(c));
-    held.request->done = true;
+    fab_complete(held.request, held.request->status);
     assert_int_equal(far_reap(s, &result, 1, 1), 1);
     assert_true(puppet_sweep(c) == word + SWEEP_COUNT && puppet_sweep_mark(c, 0) == 5);
     hook_off();

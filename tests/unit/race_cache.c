@@ -235,11 +235,11 @@ static void an_older_directory_does_not_replace_a_newer_one(void **state)
     submit(ring, r.table, FAR_OP_UPDATE, &key_a, &value);
     struct fab_req *update = take_held();
     put(&r, key_a); /* so that the update's CAS fails, and it looks at the cache once more */
-    directory->done = true;
+    fab_complete(directory, directory->status);
     unsigned reaped = far_reap(ring, result, 4, 0);
     held.hold = is_subtable;
     held.execute = false;
-    update->done = true;
+    fab_complete(update, update->status);
     reaped += far_reap(ring, result, 4, 0);
     if (held.req) { /* it is about to read the old subtable's `forward` */
         struct fab_req *late = take_held();

@@ -57,8 +57,7 @@ static void complete(struct flight *f)
     struct ucx_ep *e = f->ep;
 
     ASSERT(e->pending > 0);
-    f->req->status = f->status;
-    f->req->done = true;
+    fab_complete(f->req, f->status);
     e->pending--;
     e->completed++;
     f->next = e->hub->free_flights;
@@ -160,8 +159,7 @@ int ucx_post(struct fab_ep *ep, struct fab_req *req)
     for (unsigned i = 0; i < req->count; i++)
         nodes |= 1ull << req->verbs[i].node;
     if (nodes == 0) {
-        req->status = FAR_OK;
-        req->done = true;
+        fab_complete(req, FAR_OK);
         return FAR_OK;
     }
     ucx_hub_enter(e->hub);

@@ -25,7 +25,7 @@ static void req_part_done(struct fab_req *req, int status)
     if (status != FAR_OK && req->status == FAR_OK)
         req->status = status;
     if (--req->parts == 0)
-        req->done = true;
+        fab_complete(req, req->status);
 }
 
 void verbs_conn_push_run(struct verbs_conn *c, struct fab_req *req, unsigned wrs)

@@ -30,7 +30,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How often an operation looks whether another one has fetched memory for it. */
+/* How often an operation looks whether another one has fetched memory for it, if nobody wakes it. */
 #define FETCH_LOOK_NS 500
 
 /* An operation tries to get an object this many times. It waits for other operations' fetches at
@@ -318,6 +318,8 @@ static int fetch(struct op *op, unsigned node, unsigned size_class)
         rc = refill(op, node, size_class);
     stock->fetching--;
     stock->fetched++;
+    while (stock->waiting.first)
+        batch_wake(&stock->waiting);
     return rc;
 }
 
@@ -326,10 +328,12 @@ static int fetch(struct op *op, unsigned node, unsigned size_class)
  * stands still meanwhile. */
 static bool await_fetch(struct op *op, unsigned node, unsigned size_class)
 {
-    const struct stock *stock = &op->client->stock.of[node][size_class];
+    struct stock *stock = &op->client->stock.of[node][size_class];
     unsigned before = stock->fetched;
     if (stock->fetching == 0 || !op->batch.on_ring)
         return false;
+    if (op->batch.ring)
+        batch_sleep(&op->batch, &stock->waiting);
     while (stock->fetched == before) /* by FABRIC-F5 every fetch ends */
         batch_pause(&op->batch, FETCH_LOOK_NS);
     return true;
