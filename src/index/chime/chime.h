@@ -92,6 +92,7 @@
 #include "index/change.h"
 #include "index/chime/chime_layout.h"
 #include "index/flip.h"
+#include "index/hints.h"
 #include "index/lock_wait.h"
 
 extern const struct index_ops chime_index;
@@ -113,8 +114,6 @@ enum chime_meta {                     /* how a reader knows the range of a leaf 
                   CHIME_META_FENCES   /* by the leaf's own separators, which it reads besides */
 };
 
-struct chime_hot;
-
 /* A session's view. */
 struct chime_view {
     struct index_view base;
@@ -125,7 +124,7 @@ struct chime_view {
     uint64_t
         top; /* the root's word. Perhaps an old one: the node it names is still one of the tree */
     struct index_cache *cache; /* internal nodes, by address: struct chime_inner */
-    struct chime_hot *hot;     /* NULL: none */
+    struct index_hints *hints; /* of keys: see chime_hint.c */
     struct chime_inner *made;  /* room for one that was just read; used between two waits only */
     unsigned fill;             /* entries of leaves that scans met lately, on average, in 1/256 */
 };
@@ -161,7 +160,7 @@ struct chime_key {
     unsigned home;
     unsigned fingerprint; /* its lowest bits are the home */
     bool inside;          /* of 8 bytes, so that it is inline if its value is */
-    uint64_t hash;        /* for the hot buffer */
+    uint64_t hash;        /* for hints */
 };
 void chime_key_set(const struct chime_view *view, struct slice bytes, struct chime_key *key);
 
@@ -259,14 +258,27 @@ bool chime_plan(const struct chime_view *view, uint64_t *node, unsigned home,
                 struct chime_plan *plan);
 int chime_damaged(const struct chime_view *view, gaddr at); /* FAR_CORRUPT */
 
-/* ---- chime_hot.c: where hot keys are --------------------------------------------------------- */
-int chime_hot_new(uint64_t bytes, struct chime_hot **hot); /* *hot is NULL if bytes is 0 */
-void chime_hot_free(struct chime_hot *hot);
-/* The place of the key in its leaf, or -1. */
-int chime_hot_find(struct chime_hot *hot, uint64_t hash);
-/* The key was found at this place. */
-void chime_hot_seen(struct chime_hot *hot, uint64_t hash, unsigned place);
-void chime_hot_forget(struct chime_hot *hot, uint64_t hash);
+/* ---- chime_hint.c: where keys are that this process has seen --------------------------------- */
+/* What is known of the key; its place is a group of the leaf. */
+struct index_hint chime_hint(const struct chime_view *view, const struct chime_key *key);
+/* The key's entry as an operation knows it. */
+struct chime_seen {
+    enum chime_kind kind; /* CHIME_EMPTY: there is none, or it is not known where */
+    uint64_t v;
+    unsigned place;
+    bool changed; /* by the operation itself */
+};
+/* The key, of which `known` was the hint, was seen. */
+void chime_hint_note(const struct chime_view *view, const struct chime_key *key,
+                     const struct chime_seen *seen, const struct index_hint *known);
+/* Adds the READ of the block that the hint names, behind those of the groups, if it names one, of
+ * the leaf's memory node. Otherwise block->slot is 0. The image is in BUF_BLOCK_IN. */
+void chime_peek(struct op *op, const struct index_hint *hint, gaddr leaf,
+                struct index_block *block);
+/* After the flush: is one of the candidates the block's, and is that the key's? The candidates are
+ * those of whole groups (chime_candidates()), and words[i] is the V of place i. */
+bool chime_peeked(const struct index_probe *probe, struct index_block *block, const uint64_t *words,
+                  uint64_t candidates, struct index_found *found);
 
 /* ---- chime_lock.c: locks, and what is written under them ------------------------------------- */
 

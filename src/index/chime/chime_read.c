@@ -19,6 +19,9 @@ struct look {
     uint64_t block; /* a pointer whose block was not whole, */
     bool unsure;    /* at this look */
     uint64_t *node;
+    bool hinted;               /* the hint of the key was looked at */
+    struct index_hint hint;    /* its slot is 0: none */
+    struct index_block peeked; /* the block that it names, if that was read along */
 };
 
 /* Looks for the key in the groups of the window that are whole. *found: rc is the get's status. */
@@ -32,7 +35,8 @@ static int look_in(struct op *op, struct chime_view *view, struct look *l, struc
     l->unsure = false;
     if (*found) {
         struct slice value = {chime_entry(l->node, (unsigned)exact) + 1, 8};
-        chime_hot_seen(view->hot, l->key.hash, (unsigned)exact);
+        struct chime_seen seen = {.kind = CHIME_INLINE, .place = (unsigned)exact};
+        chime_hint_note(view, &l->key, &seen, &l->hint);
         return index_deliver(&view->base, value, out);
     }
     if (candidates == 0)
@@ -43,31 +47,37 @@ static int look_in(struct op *op, struct chime_view *view, struct look *l, struc
     }
     struct index_probe probe = {.key = l->key.bound.bytes, .format = CHIME_SLOT, .out = out};
     struct index_found block;
-    int rc = index_probe(op, &probe, words, candidates, &block);
+    int rc = FAR_OK;
+    if (!chime_peeked(&probe, &l->peeked, words, candidates, &block))
+        rc = index_probe(op, &probe, words, candidates, &block);
     if (rc != FAR_OK)
         return rc;
     *found = block.place >= 0;
     if (*found) {
-        chime_hot_seen(view->hot, l->key.hash, (unsigned)block.place);
+        struct chime_seen seen = {
+            .kind = CHIME_BLOCK, .v = block.slot, .place = (unsigned)block.place};
+        chime_hint_note(view, &l->key, &seen, &l->hint);
         return index_deliver(&view->base, index_block_value(block.block), out);
     }
     l->unsure = block.stale != 0;
     return l->unsure ? index_found_stale(&block, &l->block) : FAR_OK;
 }
 
-/* Reads the one group where a hot key was lately. It is a hit, or says nothing (CHIME-C4). */
-static int look_hot(struct op *op, struct chime_view *view, struct look *l, unsigned place,
-                    struct value_out *out, bool *found)
+/* Reads the one group where the key was lately, and the block that it had. It is a hit, or says
+ * nothing (CHIME-C4). */
+static int look_hot(struct op *op, struct chime_view *view, struct look *l, struct value_out *out,
+                    bool *found)
 {
-    struct chime_window w = {place / CHIME_GROUP, 1};
-    chime_read_window(op, &view->shape, l->spot.name.at, w, l->node, !l->spot.fresh);
+    struct chime_window w = {l->hint.place, 1};
+    gaddr leaf = l->spot.name.at;
+    chime_read_window(op, &view->shape, leaf, w, l->node, !l->spot.fresh);
+    chime_peek(op, &l->hint, leaf, &l->peeked);
     int rc = batch_flush(&op->batch);
     if (rc == FAR_BOUNDS)
-        return chime_damaged(view, l->spot.name.at);
+        return chime_damaged(view, leaf);
     if (rc == FAR_OK)
         rc = look_in(op, view, l, w, &l->spot.name, out, found);
-    if (rc == FAR_OK && !*found)
-        chime_hot_forget(view->hot, l->key.hash);
+    l->peeked.slot = 0;
     return rc;
 }
 
@@ -160,9 +170,12 @@ static int look(struct op *op, struct chime_view *view, struct look *l, struct v
     l->node = rc == FAR_OK ? op_buffer(op, BUF_INDEX, view->shape.bytes) : NULL;
     if (!l->node)
         return rc == FAR_OK ? FAR_NO_MEMORY : rc;
-    int hot = chime_hot_find(view->hot, l->key.hash);
-    if (hot >= 0)
-        rc = look_hot(op, view, l, (unsigned)hot, out, &found);
+    if (!l->hinted) {
+        l->hinted = true;
+        l->hint = chime_hint(view, &l->key);
+        if (l->hint.slot != 0)
+            rc = look_hot(op, view, l, out, &found);
+    }
     if (rc == FAR_OK && !found && l->fresh && (l->stale > 1 || l->torn > TORN_LOOKS))
         return look_around(op, view, l, out, again);
     if (rc == FAR_OK && !found)
@@ -189,6 +202,8 @@ int chime_get(struct op *op, struct index_view *base, struct slice key, struct v
         int rc = look(op, view, &l, out, &again);
         if (rc == FAR_OK && again)
             rc = chime_rest(op, view, &l.wait, &attempts);
+        if (rc == FAR_NOT_FOUND)
+            chime_hint_note(view, &l.key, &(struct chime_seen){.kind = CHIME_EMPTY}, &l.hint);
         if (rc != FAR_OK || !again)
             return rc;
     }

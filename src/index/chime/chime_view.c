@@ -51,18 +51,16 @@ int chime_attach(struct op *op, struct index_view *base)
         rc = index_cache_new(view->tuning[CHIME_TUNING_CACHE] * 1024,
                              chime_inner_bytes(view->shape.span * 2 / 3), &view->base.cached,
                              &view->cache);
-    if (rc == FAR_OK)
-        rc = chime_hot_new(view->tuning[CHIME_TUNING_HOT] * 1024, &view->hot);
-    if (rc == FAR_OK)
-        rc = chime_refresh(op, &view->base);
-    return rc;
+    if (rc != FAR_OK)
+        return rc;
+    view->hints = index_hints_open(op, table, view->tuning[CHIME_TUNING_HOT] * 1024);
+    return chime_refresh(op, &view->base);
 }
 
 void chime_detach(struct index_view *base)
 {
     struct chime_view *view = chime_view(base);
     index_cache_free(view->cache);
-    chime_hot_free(view->hot);
     free(view->made);
 }
 

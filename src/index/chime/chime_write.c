@@ -1,6 +1,7 @@
 /*
  * Changes. One round trip locks the leaf and reads the key's neighbourhood, the next one writes and
- * unlocks. If an insert finds no place there, a round trip in between reads the rest of the leaf.
+ * unlocks. If the key's block is not the one that a hint names, or there is no hint, a round trip in
+ * between reads it. If an insert finds no place, one reads the rest of the leaf.
  */
 #include "index/chime/chime.h"
 #include "pool/turns.h"
@@ -19,8 +20,11 @@ struct write {
     gaddr right;      /* go on here, without a descent: the leaf to the right of the last one */
     struct turn turn; /* at the leaf turn_at */
     gaddr turn_at;
-    bool paused;              /* the attempt has met a lock, and has paused */
-    enum chime_kind old_kind; /* of the key's entry, if it was found */
+    bool paused;               /* the attempt has met a lock, and has paused */
+    enum chime_kind old_kind;  /* of the key's entry, if it was found */
+    struct index_hint hint;    /* of the key; its slot is 0: none */
+    struct index_block peeked; /* the block that it names, if that was read along */
+    struct chime_seen now;     /* the key's entry */
 };
 
 static bool may_insert(const struct write *w)
@@ -147,6 +151,8 @@ static int judge(struct op *op, struct chime_view *view, struct write *w)
     bool fits = led && chime_judge(view, h->node, h->have, &h->name) == CHIME_FITS;
     if (fits && !h->whole)
         return FAR_OK;
+    if (!fits)
+        w->peeked.slot = 0; /* a separator may be read into its buffer */
     int rc = h->whole ? chime_judge_held(op, view, h, 0) : chime_read_rest(op, view, h);
     return rc == FAR_OK && !fits ? look_at_range(op, view, w) : rc;
 }
@@ -168,6 +174,8 @@ static int lock(struct op *op, struct chime_view *view, struct write *w)
     unsigned n = chime_lock(op, at),
              vacancy = op_read(op, at, offsetof(struct chime_head, vacancy));
     read_first(op, view, w, at);
+    w->hint = chime_hint(view, &w->key);
+    chime_peek(op, &w->hint, at, &w->peeked);
     int rc = chime_locked(op, at, n, batch_flush(&op->batch), &held);
     if (rc != FAR_OK)
         return rc;
@@ -188,6 +196,7 @@ static int look(struct op *op, struct chime_view *view, struct write *w)
     int exact = -1;
     uint64_t candidates = chime_candidates(view, h->node, &w->key, h->have, &h->name, &exact);
     w->found = (struct index_found){.place = exact};
+    w->now = (struct chime_seen){.kind = CHIME_EMPTY};
     w->old_kind = CHIME_INLINE;
     if (exact < 0 && candidates != 0) {
         for (uint64_t left = candidates; left; left &= left - 1) {
@@ -196,13 +205,17 @@ static int look(struct op *op, struct chime_view *view, struct write *w)
         }
         struct index_probe probe = {
             .key = w->key.bound.bytes, .format = CHIME_SLOT, .out = index_change_out(&w->change)};
-        int rc = index_probe(op, &probe, words, candidates, &w->found);
+        int rc = FAR_OK;
+        if (!chime_peeked(&probe, &w->peeked, words, candidates, &w->found))
+            rc = index_probe(op, &probe, words, candidates, &w->found);
         if (rc == FAR_OK && w->found.place < 0 && w->found.stale != 0)
             rc = err_fail(FAR_CORRUPT, "a key-value block fails its checksum");
         if (rc != FAR_OK)
             return rc;
         w->old_kind = CHIME_BLOCK;
     }
+    if (w->found.place >= 0)
+        w->now = (struct chime_seen){w->old_kind, w->found.slot, (unsigned)w->found.place, false};
     return FAR_OK;
 }
 
@@ -256,6 +269,7 @@ static int update(struct op *op, struct chime_view *view, struct write *w,
     batch_fence(&op->batch);
     chime_staging_word(op, staging, h->at, chime_group_at(group), words[0]);
     chime_unlock(op, h->at);
+    w->now = (struct chime_seen){x.kind, x.v, place, true};
     return chime_finish(op);
 }
 
@@ -285,6 +299,8 @@ static int replace(struct op *op, struct chime_view *view, struct write *w, bool
     if (!remove)
         index_change_write_first(op, &w->change);
     rc = remove ? erase(op, view, w, &staging) : update(op, view, w, &staging);
+    if (remove)
+        w->now.kind = CHIME_EMPTY;
     let_leaf_go(op, w);
     if (w->old_kind == CHIME_BLOCK)
         index_change_replaced(op, &w->found, rc == FAR_OK, rc);
@@ -339,6 +355,7 @@ static int insert_at(struct op *op, struct chime_view *view, struct write *w,
     chime_unlock(op, h->at);
     rc = chime_finish(op);
     let_leaf_go(op, w);
+    w->now = (struct chime_seen){x.kind, x.v, plan->place, true};
     return rc;
 }
 
@@ -424,6 +441,8 @@ int chime_change(struct op *op, struct index_view *base, struct slice key, struc
     w.wait = (struct chime_wait){0};
     w.held.at = w.right = w.turn_at = 0;
     w.turn = (struct turn){0};
+    w.hint = (struct index_hint){.slot = 0};
+    w.now = (struct chime_seen){.kind = CHIME_EMPTY};
     w.stale = 0;
     chime_key_set(view, key, &w.key);
     int rc = FAR_CONTENTION;
@@ -446,5 +465,7 @@ int chime_change(struct op *op, struct index_view *base, struct slice key, struc
             lost = attempts == 0 ? 0 : lost + (w.right == 0);
         rc = FAR_CONTENTION;
     }
+    if (rc == FAR_OK || status_means(rc, STATUS_ANSWER))
+        chime_hint_note(view, &w.key, &w.now, &w.hint);
     return index_change_end(op, &w.change, rc);
 }
