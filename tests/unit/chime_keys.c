@@ -44,10 +44,95 @@ static void each_is_found_in_the_leaf_of_its_last_bytes(void **state)
     store_rig_close(&r);
 }
 
+#define COMMON 1000u
+/* A key of COMMON equal bytes and a number; or only `len` bytes of such a key. */
+static size_t long_key(char key[COMMON + 8], unsigned n, size_t len)
+{
+    memset(key, 'x', COMMON);
+    snprintf(key + COMMON, 8, "%05u", n);
+    return len != 0 ? len : COMMON + 5;
+}
+
+static uint64_t cached_bytes(struct store_rig *r, far_table *t)
+{
+    struct far_table_info info;
+    assert_int_equal(far_table_info(r->session, t, &info), FAR_OK);
+    return info.client_cache_bytes;
+}
+
+/* The beginning that the separators of a node have in common is cached once. */
+static void a_common_beginning_takes_little_of_the_cache(void **state)
+{
+    enum { SOME = 2000 };
+    struct store_rig r;
+    far_table *t = NULL;
+    char key[COMMON + 8];
+    (void)state;
+    store_rig_open(&r, "mem:?size=16m", NULL, NULL, NULL);
+    struct far_table_options options = {.tuning = "hot=0", .hash_seed = 5};
+    assert_int_equal(far_table_create(r.session, "c", "chime", &options, &t), FAR_OK);
+    for (unsigned n = 0; n < SOME; n++) {
+        size_t len = long_key(key, n * 7919 % 10007, 0);
+        assert_int_equal(far_insert(r.session, t, key, len, &n, sizeof n), FAR_OK);
+    }
+    assert_true(cached_bytes(&r, t) <= 4 * SOME);
+    store_rig_close(&r);
+}
+
+/* Keys that end within the common beginning of a node, that leave it, and that have all of it are
+ * led to their leaves, also by nodes above the lowest ones. */
+static void keys_are_led_by_all_bytes_of_separators(void **state)
+{
+    enum { SOME = 300 };
+    static char key[COMMON + 8], got[COMMON + 8], buf[FAR_KEY_MAX];
+    static const char last[] = {'x' - 1, 'x', 'x' + 1};
+    struct store_rig r;
+    far_table *t = NULL;
+    (void)state;
+    store_rig_open(&r, "mem:?size=16m", NULL, NULL, NULL);
+    struct far_table_options options = {.tuning = "span=8&neighbourhood=8&cache=64&hot=0"};
+    assert_int_equal(far_table_create(r.session, "c", "chime", &options, &t), FAR_OK);
+    far_session *other = store_rig_join(&r);
+    unsigned keys = 0;
+    for (unsigned round = 0; round < 3; round++) { /* insert, look, scan */
+        far_session *s = round == 0 ? r.session : other;
+        for (unsigned n = 0; n < SOME; n++)
+            for (unsigned i = 0; i < (n % 10 == 0 ? 4u : 1u); i++) {
+                size_t len = long_key(key, n, i == 0 ? 0 : 1 + n * 3);
+                if (i > 0)
+                    key[len - 1] = last[i - 1];
+                struct far_range range = {.from = key, .from_len = len, .limit = 1};
+                bool more = false;
+                size_t size = 0, pos = 0;
+                struct far_entry e;
+                keys += round == 0;
+                if (round == 0) {
+                    assert_int_equal(far_insert(s, t, key, len, &len, sizeof len), FAR_OK);
+                } else if (round == 1) {
+                    assert_int_equal(far_get(s, t, key, len, got, sizeof got, &size), FAR_OK);
+                    assert_memory_equal(got, &len, sizeof len);
+                } else {
+                    assert_int_equal(far_scan(s, t, &range, buf, sizeof buf, &size, &more), FAR_OK);
+                    assert_true(far_entry_next(buf, size, &pos, &e));
+                    assert_int_equal(e.key_len, len);
+                    assert_memory_equal(e.key, key, len);
+                }
+            }
+    }
+    struct far_table_info info;
+    assert_int_equal(far_table_info(r.session, t, &info), FAR_OK);
+    assert_int_equal(info.keys, keys);
+    assert_int_equal(far_table_check(r.session, t, NULL, NULL), FAR_OK);
+    far_session_close(other);
+    store_rig_close(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_is_found_in_the_leaf_of_its_last_bytes),
+        cmocka_unit_test(a_common_beginning_takes_little_of_the_cache),
+        cmocka_unit_test(keys_are_led_by_all_bytes_of_separators),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

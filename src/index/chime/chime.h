@@ -365,30 +365,36 @@ int chime_separator(struct op *op, const struct chime_view *view, uint64_t point
 
 /* ---- chime_inner.c: internal nodes as they are cached ---------------------------------------- */
 /* An internal node as it is cached: its children in order. A child whose separator is long has the
- * pointer to that in v, and the rest in long_[], in the order of the children. The node's own upper
- * bound comes last there, if it is long. */
+ * pointer to that in v. What else belongs to it is in a struct chime_long behind the children, in
+ * their order. The node's own upper bound comes last there, if it is long. Then come the bytes: the
+ * beginning that all long separators of the node have in common, once, and the rest of each. */
 struct chime_child {
     uint64_t k, v;
 };
 struct chime_long {
     gaddr at;
     uint64_t sum;
-    uint32_t offset, len; /* of the separator's bytes, from the beginning */
+    uint32_t offset, len; /* of the rest of its bytes; the offset is from that of the node */
 };
 struct chime_inner {
     gaddr next;
     struct chime_edge high;
     uint64_t longs; /* bit i: child i has a long separator */
     uint32_t bytes;
-    uint16_t count;
-    uint16_t level;
+    uint16_t common; /* bytes with which all long separators begin */
+    uint8_t count;
+    uint8_t level;
     struct chime_child child[];
 };
 gaddr chime_child_at(const struct chime_inner *n, unsigned i);
-struct chime_bound chime_child_bound(const struct chime_inner *n, unsigned i);
 struct chime_edge chime_child_edge(const struct chime_inner *n, unsigned i);
-/* Where the node's range ends; only if `next` is not 0. */
-struct chime_bound chime_inner_high(const struct chime_inner *n);
+/* Where child i begins, or where the node's range ends if i is the number of children and `next` is
+ * not 0. The bytes of a long separator are put together in `text`, FAR_KEY_MAX bytes. */
+struct chime_bound chime_child_bound(const struct chime_inner *n, unsigned i, char *text);
+/* How many bytes that takes. */
+size_t chime_child_text(const struct chime_inner *n, unsigned i);
+/* Is the key not below the end of the node's range? Only if `next` is not 0. */
+bool chime_reaches_high(const struct chime_inner *n, const struct chime_bound *key);
 /* The child that has the key. */
 unsigned chime_route(const struct chime_inner *n, const struct chime_bound *key);
 static inline size_t chime_inner_bytes(unsigned children)

@@ -16,9 +16,20 @@ static const struct chime_long *long_of(const struct chime_inner *n, unsigned i)
     return longs_of(n) + __builtin_popcountll(n->longs & ((1ull << i) - 1));
 }
 
-static struct slice long_bytes(const struct chime_inner *n, const struct chime_long *l)
+/* The long separator of child i, or of the upper bound if there is no such child; NULL: it is
+ * short. */
+static const struct chime_long *long_at(const struct chime_inner *n, unsigned i)
 {
-    return (struct slice){(const char *)n + l->offset, l->len};
+    if (i == n->count)
+        return n->high.lng != 0 ? longs_of(n) + __builtin_popcountll(n->longs) : NULL;
+    return n->longs >> i & 1 ? long_of(n, i) : NULL;
+}
+
+/* The beginning that all long separators have in common. */
+static struct slice common_of(const struct chime_inner *n)
+{
+    unsigned longs = (unsigned)__builtin_popcountll(n->longs) + (n->high.lng != 0);
+    return (struct slice){longs_of(n) + longs, n->common};
 }
 
 gaddr chime_child_at(const struct chime_inner *n, unsigned i)
@@ -26,11 +37,21 @@ gaddr chime_child_at(const struct chime_inner *n, unsigned i)
     return n->longs >> i & 1 ? long_of(n, i)->at : n->child[i].v;
 }
 
-struct chime_bound chime_child_bound(const struct chime_inner *n, unsigned i)
+size_t chime_child_text(const struct chime_inner *n, unsigned i)
 {
-    struct chime_bound bound = {.k = n->child[i].k};
-    if (n->longs >> i & 1)
-        bound.bytes = long_bytes(n, long_of(n, i));
+    const struct chime_long *l = long_at(n, i);
+    return l ? n->common + (size_t)l->len : 0;
+}
+
+struct chime_bound chime_child_bound(const struct chime_inner *n, unsigned i, char *text)
+{
+    const struct chime_long *l = long_at(n, i);
+    struct chime_bound bound = {.k = i == n->count ? n->high.k : n->child[i].k};
+    if (!l)
+        return bound;
+    bound.bytes = (struct slice){text, chime_child_text(n, i)};
+    memcpy(text, common_of(n).data, n->common);
+    memcpy(text + n->common, (const char *)n + l->offset, l->len);
     return bound;
 }
 
@@ -44,21 +65,44 @@ struct chime_edge chime_child_edge(const struct chime_inner *n, unsigned i)
     return edge;
 }
 
-struct chime_bound chime_inner_high(const struct chime_inner *n)
+/* How a key compares with the beginning that all long separators have in common. 0: it has it. */
+static int beside_common(const struct chime_inner *n, const struct chime_bound *key)
 {
-    struct chime_bound bound = {.k = n->high.k};
-    if (n->high.lng != 0)
-        bound.bytes = long_bytes(n, longs_of(n) + __builtin_popcountll(n->longs));
-    return bound;
+    struct slice bytes = key->bytes;
+    if (bytes.len > n->common)
+        bytes.len = n->common;
+    return index_key_compare(bytes, common_of(n));
+}
+
+/* chime_reaches() for the bound of child i, by what beside_common() says of the key. */
+static bool reaches(const struct chime_inner *n, unsigned i, const struct chime_bound *key,
+                    int beside)
+{
+    uint64_t k = i == n->count ? n->high.k : n->child[i].k;
+    const struct chime_long *l = long_at(n, i);
+    if (key->k != k || !l)
+        return key->k >= k;
+    if (beside != 0)
+        return beside > 0;
+    struct slice rest = key->bytes;
+    if (n->common > 0)
+        rest = (struct slice){(const char *)rest.data + n->common, rest.len - n->common};
+    return index_key_compare(rest, (struct slice){(const char *)n + l->offset, l->len}) >= 0;
+}
+
+bool chime_reaches_high(const struct chime_inner *n, const struct chime_bound *key)
+{
+    ASSERT(n->next != 0);
+    return reaches(n, n->count, key, beside_common(n, key));
 }
 
 unsigned chime_route(const struct chime_inner *n, const struct chime_bound *key)
 {
     unsigned low = 0, high = n->count; /* the first child has all that is below the second */
+    int beside = beside_common(n, key);
     while (high - low > 1) {
         unsigned middle = (low + high) / 2;
-        struct chime_bound bound = chime_child_bound(n, middle);
-        if (chime_reaches(key, &bound))
+        if (reaches(n, middle, key, beside))
             low = middle;
         else
             high = middle;
@@ -110,44 +154,69 @@ static unsigned take_children(const struct chime_shape *s, uint64_t *node,
     return count;
 }
 
+/* The beginning that the long separators of the list have in common, and `high`, if it is long. */
+static struct slice common_bytes(const struct sorting *list, unsigned count, struct slice high)
+{
+    struct slice common = high;
+    for (unsigned i = 0; i < count; i++) {
+        if (!list[i].is_long)
+            continue;
+        const char *one = list[i].bytes.data, *other = common.data ? common.data : one;
+        size_t most = common.data ? common.len : list[i].bytes.len, same = 0;
+        while (same < most && same < list[i].bytes.len && one[same] == other[same])
+            same++;
+        common = (struct slice){one, same};
+    }
+    return common;
+}
+
+/* Adds a long separator, without what is common: at offset *at. */
+static void add_long(struct chime_inner *n, struct chime_long *l, gaddr child, uint64_t sum,
+                     struct slice bytes, size_t *at)
+{
+    *l = (struct chime_long){child, sum, (uint32_t)*at, (uint32_t)(bytes.len - n->common)};
+    memcpy((char *)n + *at, (const char *)bytes.data + n->common, l->len);
+    *at += l->len;
+}
+
 /* Makes the cached form, in view->made. `high`: the bytes of the upper bound, if it is long. */
 static int make_inner(struct chime_view *view, uint64_t *node, struct sorting *list, unsigned count,
                       struct slice high)
 {
     const struct chime_head *head = chime_head(node);
-    unsigned longs = 0;
-    size_t text = 0;
+    unsigned longs = head->high.lng != 0;
+    size_t text = high.len;
     qsort(list, count, sizeof *list, by_bound);
     for (unsigned i = 0; i < count; i++) {
         longs += list[i].is_long;
         text += list[i].bytes.len;
     }
-    longs += head->high.lng != 0;
+    struct slice common = common_bytes(list, count, high);
     size_t at = chime_inner_bytes(count) + longs * sizeof(struct chime_long);
-    struct chime_inner *n = realloc(view->made, at + text + high.len);
+    size_t bytes = at + common.len + text - longs * common.len;
+    struct chime_inner *n = realloc(view->made, bytes);
     if (!n)
         return err_fail(FAR_NO_MEMORY, "no memory for a node");
     view->made = n;
     *n = (struct chime_inner){.next = chime_next_at(head->next),
                               .high = head->high,
-                              .bytes = (uint32_t)(at + text + high.len),
-                              .count = (uint16_t)count,
-                              .level = (uint16_t)head->level};
+                              .bytes = (uint32_t)bytes,
+                              .common = (uint16_t)common.len,
+                              .count = (uint8_t)count,
+                              .level = (uint8_t)head->level};
     struct chime_long *l = (struct chime_long *)&n->child[count];
+    if (longs > 0)
+        memcpy((char *)n + at, common.data, common.len);
+    at += common.len;
     for (unsigned i = 0; i < count; i++) {
         n->child[i] = list[i].child;
         if (!list[i].is_long)
             continue;
         n->longs |= 1ull << i;
-        *l++ = (struct chime_long){list[i].at, chime_text_sum(view, list[i].bytes), (uint32_t)at,
-                                   (uint32_t)list[i].bytes.len};
-        memcpy((char *)n + at, list[i].bytes.data, list[i].bytes.len);
-        at += list[i].bytes.len;
+        add_long(n, l++, list[i].at, chime_text_sum(view, list[i].bytes), list[i].bytes, &at);
     }
-    if (head->high.lng != 0) {
-        *l = (struct chime_long){0, 0, (uint32_t)at, (uint32_t)high.len};
-        memcpy((char *)n + at, high.data, high.len);
-    }
+    if (head->high.lng != 0)
+        add_long(n, l, 0, 0, high, &at);
     return FAR_OK;
 }
 

@@ -423,7 +423,7 @@ static __attribute__((noinline)) int find_by_address(struct op *op, struct chime
             return rc;
         for (unsigned i = 0; i < n->count && !*found; i++)
             if (is_cursors(view, w, n, i)) {
-                find_again(w, chime_child_bound(n, i));
+                find_again(w, chime_child_bound(n, i, bytes));
                 *found = true;
             }
         if (*found || !end.known || end.last)

@@ -72,7 +72,7 @@ static void keep_high(struct scan *s, struct leaf *leaf, struct slice bytes)
 {
     if (!bytes.data || bytes.len > s->text_left)
         return;
-    leaf->high = (struct slice){memcpy(s->text, bytes.data, bytes.len), bytes.len};
+    leaf->high = (struct slice){memmove(s->text, bytes.data, bytes.len), bytes.len};
     s->text += bytes.len;
     s->text_left -= bytes.len;
 }
@@ -318,7 +318,8 @@ static void add_leaves(struct op *op, struct chime_view *view, struct scan *s, u
         }
         if (!n || !follows(n, i, &last->name))
             return;
-        keep_high(s, last, chime_child_bound(n, i).bytes);
+        if (chime_child_text(n, i) <= s->text_left)
+            keep_high(s, last, chime_child_bound(n, i, s->text).bytes);
         if (s->leaves == wanted || last_leaf(s, last) || !add_leaf(op, view, s, n, parent, i))
             return;
     }

@@ -201,9 +201,7 @@ static void note_end(const struct chime_inner *n, unsigned i, struct chime_end *
     end->last = !within && n->next == 0;
     if (end->last)
         return;
-    end->bound = within ? chime_child_bound(n, i + 1) : chime_inner_high(n);
-    if (end->bound.bytes.data)
-        end->bound.bytes.data = memcpy(end->bytes, end->bound.bytes.data, end->bound.bytes.len);
+    end->bound = chime_child_bound(n, i + 1, end->bytes);
 }
 
 /* One attempt. *again: something on the way is gone, or is not known well enough. `end`: see
@@ -226,10 +224,7 @@ static int descend(struct op *op, struct chime_view *view, const struct chime_bo
         if (rc != FAR_OK || *again)
             return rc;
         from = spot->name.at;
-        struct chime_bound high = {0};
-        if (n->next != 0)
-            high = chime_inner_high(n);
-        if (n->next != 0 && chime_reaches(key, &high)) {
+        if (n->next != 0 && chime_reaches_high(n, key)) {
             spot->name = (struct chime_name){.at = n->next};
             low = n->high;
             if (spot->parent == 0 && moves == 0) { /* the tree may be higher by now */
