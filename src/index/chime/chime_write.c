@@ -15,7 +15,7 @@ struct write {
     struct index_found found;
     struct chime_wait wait;
     struct chime_held held;
-    uint64_t vacancy; /* as the head says; for inserts */
+    uint64_t vacancy; /* as the head says; for inserts and deletes */
     unsigned stale;   /* how often the parent did not know the leaf's name */
     gaddr right;      /* go on here, without a descent: the leaf to the right of the last one */
     struct turn turn; /* at the leaf turn_at */
@@ -30,6 +30,12 @@ struct write {
 static bool may_insert(const struct write *w)
 {
     return w->change.want->absent != CHANGE_NOTHING;
+}
+
+/* Can it only replace an entry? Then it does not matter what is free. */
+static bool only_updates(const struct write *w)
+{
+    return w->change.want->present == CHANGE_STORE && !may_insert(w);
 }
 
 /* Are key and value kept in the leaf? */
@@ -171,8 +177,9 @@ static int lock(struct op *op, struct chime_view *view, struct write *w)
     h->name = w->spot.name;
     h->need = chime_window(&view->shape, w->key.home);
     index_change_write(op, &w->change);
-    unsigned n = chime_lock(op, at),
-             vacancy = op_read(op, at, offsetof(struct chime_head, vacancy));
+    unsigned n = chime_lock(op, at), vacancy = 0;
+    if (!only_updates(w))
+        vacancy = op_read(op, at, offsetof(struct chime_head, vacancy));
     read_first(op, view, w, at);
     w->hint = chime_hint(view, &w->key);
     chime_peek(op, &w->hint, at, &w->peeked);
@@ -183,7 +190,7 @@ static int lock(struct op *op, struct chime_view *view, struct write *w)
     if (!held)
         return wait_for_lock(op, view, w, at, op_result(op, n));
     h->at = at;
-    w->vacancy = op_result(op, vacancy);
+    w->vacancy = vacancy != 0 ? op_result(op, vacancy) : 0;
     return judge(op, view, w);
 }
 
