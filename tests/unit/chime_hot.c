@@ -1,8 +1,8 @@
 /* Hints of CHIME: keys that a session has seen take a round trip less, if their values are in
  * blocks, and fewer bytes otherwise (HINT-H1, and index/hints.h). */
 #include "index/chime/chime.h"
+#include "support/chime_image.h"
 #include "support/hook.h"
-#include "support/store_rig.h"
 
 #include <stdarg.h>
 #include <stddef.h>
@@ -307,6 +307,68 @@ static void a_damaged_block_is_not_taken_for_an_absent_key(void **state)
     store_rig_close(&r);
 }
 
+/* ---- a change that has to wait --------------------------------------------------------------- */
+
+#define BLOCK_WORDS (64 / 8)
+static struct {
+    struct store_rig *r;
+    struct image leaf;           /* as it is when the lock is let go */
+    gaddr block;                 /* the block of the hint, */
+    uint64_t words[BLOCK_WORDS]; /* and what it is then */
+    unsigned pauses;
+} lock;
+
+static void copy_block(struct store_rig *r, gaddr from, uint64_t words[BLOCK_WORDS])
+{
+    for (unsigned i = 0; i < BLOCK_WORDS; i++)
+        words[i] = store_rig_get(r, from, 8 * i);
+}
+
+/* The other client writes a block of the key where a freed one was, and lets the lock go. */
+static void pause_once(struct fab_ep *ep, uint64_t ns)
+{
+    const struct chime_view *view = chime_view(store_known(lock.r->session, lock.r->table)->view);
+    for (unsigned i = 0; i < BLOCK_WORDS; i++)
+        store_rig_set(lock.r, lock.block, 8 * i, lock.words[i]);
+    image_write(lock.r, view, &lock.leaf);
+    lock.pauses++;
+    hook.real->pause(ep, ns);
+}
+
+/* HINT-H1: what was read of the hint's block without the lock says nothing of what it is later. */
+static void a_block_that_was_read_without_the_lock_is_not_believed(void **state)
+{
+    struct knobs knobs = pool_knobs_default;
+    struct store_rig r;
+    struct chime_key key;
+    (void)state;
+    knobs.generation_mask = 0; /* no word tells that the memory was used again */
+    store_rig_open(&r, "mem:?size=8m", &knobs, NULL,
+                   &(struct far_table_options){.tuning = "hot=1"});
+    far_session *s = r.session, *other = join(&r);
+    put(s, &r, "old");
+    const struct chime_view *view = chime_view(store_known(s, r.table)->view);
+    chime_key_set(view, (struct slice){KEY}, &key);
+    struct index_hint old = chime_hint(view, &key);
+    put(s, &r, "new");
+    lock.r = &r;
+    lock.pauses = 0;
+    lock.block = pointer_gaddr(old.slot);
+    copy_block(&r, pointer_gaddr(chime_hint(view, &key).slot), lock.words);
+    give_hint(view, &key, old);
+    image_read_top(&r, view, &lock.leaf);
+    chime_entry(lock.leaf.node, image_used(&lock.leaf, 0))[1] = old.slot;
+    store_rig_set(&r, lock.leaf.at, 0, client_owner_word(&other->client));
+    hook_on(s->client.ep);
+    hook.ops.pause = pause_once;
+    assert_int_equal(far_modify(s, r.table, KEY, append, NULL), FAR_OK);
+    hook_off();
+    assert_int_equal(lock.pauses, 1);
+    expect_get(s, &r, "new+", 1);
+    far_session_close(other);
+    store_rig_close(&r);
+}
+
 /* ---- the order ------------------------------------------------------------------------------- */
 
 static struct {
@@ -365,6 +427,7 @@ int main(void)
         cmocka_unit_test(long_blocks_are_not_read_ahead),
         cmocka_unit_test(keys_that_moved_are_found),
         cmocka_unit_test(a_damaged_block_is_not_taken_for_an_absent_key),
+        cmocka_unit_test(a_block_that_was_read_without_the_lock_is_not_believed),
         cmocka_unit_test(the_block_is_read_behind_the_group),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

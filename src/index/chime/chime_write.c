@@ -182,7 +182,9 @@ static int lock(struct op *op, struct chime_view *view, struct write *w)
         vacancy = op_read(op, at, offsetof(struct chime_head, vacancy));
     read_first(op, view, w, at);
     w->hint = chime_hint(view, &w->key);
-    chime_peek(op, &w->hint, at, &w->peeked);
+    w->peeked.slot = 0;
+    if (w->wait.lock.owners == 0) /* else others change this leaf, and perhaps this key */
+        chime_peek(op, &w->hint, at, &w->peeked);
     int rc = chime_locked(op, at, n, batch_flush(&op->batch), &held);
     if (rc != FAR_OK)
         return rc;
