@@ -25,6 +25,10 @@ void chime_hint_note(const struct chime_view *view, const struct chime_key *key,
                      const struct chime_seen *seen, const struct index_hint *known)
 {
     struct index_hint hint = {.slot = 0};
+    /* It would save no round trip, and a move makes it wrong: many follow while a table is
+     * loaded. */
+    if (seen->kind == CHIME_INLINE && seen->changed && known->slot == 0)
+        return;
     if (seen->kind == CHIME_BLOCK)
         hint.slot = seen->v;
     else if (seen->kind == CHIME_INLINE)
