@@ -10,7 +10,7 @@ static void plan(struct plan *p)
 {
     for (unsigned i = 0; i < ALPHAS; i++) {
         struct plan_cell *cell = plan_add(p, "shard", "alpha-%u", alphas[i]);
-        plan_tune(cell, "alpha=%u", alphas[i]);
+        plan_tune(cell, "alpha=%u&hot=0", alphas[i]);
         cell->workloads = "insert";
         cell->until_full = true; /* chains are limited, so it must not be delayed for too long */
         cell->key_size = cell->value_size = 8;

@@ -11,9 +11,9 @@ struct variant {
 };
 
 static const struct variant shard[] = {
-    {"shard", "SHARD", ""},
-    {"shard-sync-1", "reports after each change", "sync=1"},
-    {"shard-sync-10000", "after 10000 changes", "sync=10000"},
+    {"shard", "SHARD", "hot=0"},
+    {"shard-sync-1", "reports after each change", "sync=1&hot=0"},
+    {"shard-sync-10000", "after 10000 changes", "sync=10000&hot=0"},
 };
 
 static const struct variant sephash[] = {

@@ -32,9 +32,9 @@ static void plan(struct plan *p)
     const char *index = NULL;
     for (unsigned i = 0; (index = plan_index(i)) != NULL; i++)
         add(p, index, index);
-    plan_tune(add(p, "shard", NOT_COMBINING), "combining=0");
-    plan_tune(add(p, "shard", OFTEN), "sync=1");
-    plan_tune(add(p, "shard", RARELY), "sync=1000");
+    plan_tune(add(p, "shard", NOT_COMBINING), "combining=0&hot=0");
+    plan_tune(add(p, "shard", OFTEN), "sync=1&hot=0");
+    plan_tune(add(p, "shard", RARELY), "sync=1000&hot=0");
 }
 
 /* ---- time lines ------------------------------------------------------------------------------ */

@@ -77,16 +77,18 @@ static inline void resize(struct rig *g)
 }
 
 static const char *uri = "mem:?size=16m&clients=8&lease=60";
+static unsigned hot; /* KiB for hints */
 static inline void open_rig(struct rig *g)
 {
     struct knobs knobs = pool_knobs_default;
-    struct far_table_options options = {.tuning = "buckets=4&slots=4&load=100&sync=1",
-                                        .hash_seed = 3};
+    char tuning[64];
+    struct far_table_options options = {.tuning = tuning, .hash_seed = 3};
     uint32_t from = 0;
+    (void)snprintf(tuning, sizeof tuning, "buckets=4&slots=4&load=100&sync=1&hot=%u", hot);
     knobs.tick_ops = 1;
     store_rig_open_driven(&g->r, uri, &knobs, NULL, NULL);
     g->b = g->r.session;
-    g->a = store_rig_join(&g->r);
+    g->a = store_rig_join_apart(&g->r);
     assert_int_equal(far_table_create(g->b, "s", "shard", &options, &g->t), FAR_OK);
     assert_int_equal(insert(g, g->b, 0, 0), FAR_OK);
     assert_int_equal(far_delete(g->b, g->t, &from, 4), FAR_OK);

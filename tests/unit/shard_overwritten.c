@@ -7,7 +7,7 @@
 
 static void open_shard(void)
 {
-    open_duel("buckets=1&slots=8", NULL);
+    open_duel("buckets=1&slots=8&hot=0", NULL);
 }
 
 /* The word of the only key, and where it is. */

@@ -22,7 +22,7 @@ static int slot_of_hot(struct rig *g)
 static void start(struct rig *g)
 {
     struct knobs knobs = pool_knobs_default;
-    struct far_table_options options = {.tuning = "buckets=4&slots=16&load=100&sync=1",
+    struct far_table_options options = {.tuning = "buckets=4&slots=16&load=100&sync=1&hot=0",
                                         .hash_seed = 3};
     uint32_t from = 1, v = 0;
     the = g;

@@ -14,7 +14,8 @@ static int shard_create(struct op *op, const struct index_options *options, uint
                               .load = (uint32_t)tuning[SHARD_TUNING_LOAD],
                               .alpha = (uint32_t)tuning[SHARD_TUNING_ALPHA],
                               .sync = (uint32_t)tuning[SHARD_TUNING_SYNC],
-                              .combining = (uint32_t)tuning[SHARD_TUNING_COMBINING]};
+                              .combining = (uint32_t)tuning[SHARD_TUNING_COMBINING],
+                              .hot = tuning[SHARD_TUNING_HOT]};
     (void)hash_seed;
     root.level2 = root.level1 > 8 ? root.level1 / 8 : 1;
     unsigned words = root.level1 + root.level2;
@@ -102,17 +103,20 @@ static const struct tuning_param shard_tuning[] = {
                            1u << 30, 0},
     [SHARD_TUNING_COMBINING] = {"combining", "1: a bucket is moved in two round trips; 0: in four",
                                 0, 1, 1},
+    [SHARD_TUNING_HOT] =
+        {"hot", "KiB for where hot keys are, which take one or two round trips less; 0: none", 0,
+         SHARD_HOT_MAX, SHARD_HOT},
     {NULL, NULL, 0, 0, 0},
 };
 
-static const char *const varied[] = {"buckets=1&slots=4&load=60&combining=0",
-                                     "buckets=2&slots=4&load=30&sync=1",
-                                     "buckets=1&slots=8&load=90&alpha=100000", NULL};
+static const char *const varied[] = {"buckets=1&slots=4&load=60&combining=0&hot=1",
+                                     "buckets=2&slots=4&load=30&sync=1&hot=0",
+                                     "buckets=1&slots=8&load=90&alpha=100000&hot=1", NULL};
 
 const struct index_ops shard_index = {
     .name = "shard",
     .tuning = shard_tuning,
-    .smallest = "buckets=1&slots=4&load=60",
+    .smallest = "buckets=1&slots=4&load=60&hot=1",
     .varied = varied,
     .create = shard_create,
     .discard = shard_discard,

@@ -71,6 +71,15 @@
  *       any of them begins before, and the first child of a unit shows it, because children are
  *       published in order (SHARD-S6): so all look at that one whose key may go with any of the
  *       moves.
+ *   SHARD-S9  A live word in a published unit on its key's path is the key's, whatever else is in
+ *       the unit: it was sealed before a child that it goes to was published (SHARD-S5), and
+ *       nothing makes it live again. So a hint needs no other word. But a unit that is not
+ *       published may have live words that do not count yet. So a hint is followed only into a unit
+ *       that this session knows to be published, and a unit stays so (SHARD-S6).
+ *   SHARD-S10  A change does without a look at the unit only if the session knows that the unit is
+ *       at version R, and that no barrier is pending. A mover needs an instant in which no entry
+ *       that it seals or renews is changed. It gets that, because all that look at a unit of an
+ *       older version help to move it.
  *
  * Progress: lock-free, with one exception: an insert into a unit that is full to the end of a chain
  * waits until the barrier is over, for a few leases at most. Every loop is bounded and ends with
@@ -82,6 +91,7 @@
 #include "index/attempt.h"
 #include "index/change.h"
 #include "index/index.h"
+#include "index/own.h"
 #include "index/shard/shard_layout.h"
 #include "index/split_bits.h"
 #include "pool/array.h"
@@ -95,11 +105,13 @@ enum shard_tuning {
     SHARD_TUNING_ALPHA,
     SHARD_TUNING_SYNC,
     SHARD_TUNING_COMBINING,
+    SHARD_TUNING_HOT,
     SHARD_TUNINGS
 };
 
 struct shard_segment {
     struct pool_array units, tops;
+    uint64_t *known; /* a bit for each unit: it is known to be published; or NULL */
 };
 
 /* A session's view: the geometry, the segments, and what is known of the table's size. */
@@ -135,6 +147,8 @@ struct shard_view {
     unsigned due_at;           /* from this version */
     bool resizing;             /* an operation of this session is at it */
     unsigned behind_ops;       /* operations during which units are expected to be behind */
+    struct index_hints *hints;
+    struct index_owns owns;
 };
 
 static inline struct shard_view *shard_view(struct index_view *base)
@@ -351,6 +365,37 @@ void shard_note_losses(struct shard_view *view, unsigned losses);
 /* Resizes the table if it has come to that, and no other client does so; `forced`: though another
  * client does. Not being able to is no error of the caller's. */
 void shard_grow(struct op *op, struct shard_view *view, bool forced);
+
+/* ---- shard_hint.c: what a session remembers -------------------------------------------------- */
+
+/* Words for the units of a segment that are known to be published: those of segment 0 are. */
+static inline uint64_t shard_known_words(const struct shard_view *view, unsigned r)
+{
+    return r == 0 ? 0 : (shard_buckets(view, r - 1) * view->lanes + 63) / 64;
+}
+/* The unit is published. */
+void shard_know(struct shard_view *view, unsigned lane, uint64_t bucket);
+/* How much is in use for all that is remembered. */
+uint64_t shard_hint_bytes(const struct shard_view *view);
+
+/* What this process knows of the key (index/hints.h). */
+struct index_hint shard_hint(const struct shard_view *view, const struct shard_key *key);
+/* The key has that word in that slot of its unit, or none if the word is 0. Returns what is kept of
+ * that. */
+struct index_hint shard_hint_note(struct shard_view *view, const struct shard_key *key,
+                                  struct index_hint hint);
+/* The unit in which the key may be read, or changed, without a look at the rest of it; or false
+ * (SHARD-S9, SHARD-S10). */
+bool shard_hint_unit(struct op *op, struct shard_view *view, const struct shard_key *key,
+                     bool changes, struct shard_unit *unit);
+/*
+ * Looks for the key only where the hint says, in one round trip (HINT-H1), or in two if its word
+ * was changed. A change's block is written along. found->place is -1 if the key was not found
+ * there, or if there is no hint that can be followed (*hint is 0): then it may be anywhere.
+ */
+int shard_peek(struct op *op, struct shard_view *view, const struct shard_key *key,
+               const struct value_out *out, struct index_change *change, struct shard_unit *unit,
+               struct index_hint *hint, struct index_found *found);
 
 /* ---- shard_read.c ---------------------------------------------------------------------------- */
 int shard_get(struct op *op, struct index_view *view, struct slice key, struct value_out *out);

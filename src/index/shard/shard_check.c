@@ -273,7 +273,8 @@ int shard_info(struct op *op, struct index_view *base, struct far_table_info *in
     int rc = index_walk_info(&walker, op, base, view->tuning, info);
     if (rc != FAR_OK)
         return rc;
-    info->client_cache_bytes = sizeof *view + view->opened * sizeof *view->segment;
+    info->client_cache_bytes =
+        sizeof *view + view->opened * sizeof *view->segment + shard_hint_bytes(view);
     for (unsigned r = 0; r < view->opened; r++)
         info->client_cache_bytes +=
             (view->segment[r].units.pieces + view->segment[r].tops.pieces) * sizeof(gaddr);

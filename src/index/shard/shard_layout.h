@@ -42,6 +42,8 @@
 #define SHARD_SEGMENTS   40
 #define SHARD_LEVEL1     64 /* entries by default */
 #define SHARD_LEVEL1_MIN 4
+#define SHARD_HOT        4096 /* KiB by default */
+#define SHARD_HOT_MAX    (4u << 20)
 #define SHARD_NODE_WORDS 8u /* of a chain */
 #define SHARD_CHAIN_MAX  32u
 #define SHARD_CHAIN_FULL                                                                           \
@@ -206,7 +208,8 @@ struct shard_root {
     uint32_t lanes;
     uint32_t level1, level2;
     uint32_t load, alpha, sync, combining; /* of the tuning */
-    uint64_t reserved[3];
+    uint64_t hot;                          /* of the tuning, too */
+    uint64_t reserved[2];
     uint64_t checksum; /* of the second line before it */
     struct shard_segment_refs {
         uint64_t units, tops; /* arrays (pool/array.h); 0: not made yet */

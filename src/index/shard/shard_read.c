@@ -1,5 +1,6 @@
 /*
- * Looking for a key: level 1 of one unit in one round trip, the block in another.
+ * Looking for a key: level 1 of one unit in one round trip, the block in another. Or its word and
+ * its block in one, if there is a hint of it.
  *
  * If the unit of the table's version is not published yet, the unit that still has the authority is
  * read, and behind it whether that is still so (SHARD-S6). Then the reader moves it.
@@ -128,21 +129,43 @@ static int look(struct op *op, struct shard_view *view, struct read *r, bool *ag
         return look_far_behind(op, view, r, version, again);
     }
     *behind = !shard_published(view, &r->unit);
+    if (!*behind)
+        shard_know(view, r->key.lane, r->unit.bucket);
     return *behind ? look_behind(op, view, r, version, again)
                    : look_within(op, view, r, pending ? version : SHARD_NO_CHILD, again);
+}
+
+/* Remembers where the key is. The hint was of no use, or there was none. */
+static void note(struct shard_view *view, const struct read *r, const struct index_hint *hint)
+{
+    struct index_hint now = {.slot = 0, .place = 0, .wrong = hint->slot != 0};
+    if (r->found.place >= 0) {
+        now.slot = r->found.slot;
+        now.place = (unsigned)r->found.place;
+    }
+    shard_hint_note(view, &r->key, now);
 }
 
 int shard_get(struct op *op, struct index_view *base, struct slice bytes, struct value_out *out)
 {
     struct shard_view *view = shard_view(base);
     struct read r = {.out = out};
+    struct index_hint hint;
     r.unit.words = op_buffer(op, BUF_INDEX, 2 * SHARD_UNIT_MAX * 8);
     if (!r.unit.words)
         return FAR_NO_MEMORY;
     shard_hash(view, bytes, &r.key);
+    int rc = shard_peek(op, view, &r.key, out, NULL, &r.unit, &hint, &r.found);
+    if (rc != FAR_OK)
+        return rc;
+    if (r.found.place >= 0) {
+        if (r.found.slot != hint.slot)
+            note(view, &r, &hint);
+        return index_deliver(base, index_block_value(r.found.block), out);
+    }
     for (unsigned attempts = 0; attempts < LOOKS; attempts++) {
         bool again = false, behind = false;
-        int rc = look(op, view, &r, &again, &behind);
+        rc = look(op, view, &r, &again, &behind);
         if (rc != FAR_OK)
             return rc;
         if (again)
@@ -152,6 +175,8 @@ int shard_get(struct op *op, struct index_view *base, struct slice bytes, struct
         else
             rc = FAR_NOT_FOUND;
         if (r.found.place >= 0 || r.found.stale == 0) {
+            if (!behind)
+                note(view, &r, &hint);
             if (behind) /* for those who come next; the answer does not depend on it */
                 shard_move(op, view, r.key.lane, r.key.hash, view->settled, NULL, NULL);
             return rc;

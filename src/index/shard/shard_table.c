@@ -89,6 +89,7 @@ static int open_segment(struct op *op, struct shard_view *view, const struct sha
         pool_array_close(&s.units);
         return rc;
     }
+    s.known = view->hints && r > 0 ? calloc(shard_known_words(view, r), 8) : NULL;
     view->segment = grown;
     view->segment[r] = s;
     view->opened = r + 1;
@@ -169,7 +170,8 @@ static bool root_valid(const struct shard_root *root, const struct pool *pool)
 {
     return root->checksum == shard_root_sum(root) && root->start_bits < 40 && root->lanes > 0 &&
            root->lanes <= pool->nodes && root->level1 >= SHARD_LEVEL1_MIN &&
-           root->level1 <= SHARD_LEVEL1 && root->level2 > 0 && root->level2 <= SHARD_LEVEL1 / 8;
+           root->level1 <= SHARD_LEVEL1 && root->level2 > 0 && root->level2 <= SHARD_LEVEL1 / 8 &&
+           root->hot <= SHARD_HOT_MAX;
 }
 
 int shard_attach(struct op *op, struct index_view *base)
@@ -194,6 +196,10 @@ int shard_attach(struct op *op, struct index_view *base)
         view->tuning[SHARD_TUNING_ALPHA] = root.alpha;
         view->tuning[SHARD_TUNING_SYNC] = root.sync;
         view->tuning[SHARD_TUNING_COMBINING] = root.combining;
+        view->tuning[SHARD_TUNING_HOT] = root.hot;
+        view->hints = index_hints_open(op, table, root.hot * 1024);
+        if (!(op->pool->fab->caps & FAB_CAP_IMMEDIATE)) /* else a look is no round trip */
+            index_owns_open(&view->owns, SHARD_SLOT, root.hot * 1024);
         rc = shard_refresh(op, view);
         /* As if some changes had been made before: see count_assumed(). */
         view->active = 1;
@@ -210,8 +216,10 @@ void shard_detach(struct index_view *base)
     for (unsigned r = 0; r < view->opened; r++) {
         pool_array_close(&view->segment[r].units);
         pool_array_close(&view->segment[r].tops);
+        free(view->segment[r].known);
     }
     free(view->segment);
+    index_owns_close(&view->owns);
 }
 
 /* ---- contention ------------------------------------------------------------------------------ */

@@ -1,5 +1,7 @@
 /*
- * Changing a key. All changes start alike: look for the key, and move its unit if that is behind.
+ * Changing a key. If the session has written it before, its entry may be changed at once. All other
+ * changes start alike: look for the key, first where a hint says, and move its unit if that is
+ * behind.
  * index/change.h has the blocks, and when they are written.
  */
 #include "index/shard/shard.h"
@@ -53,6 +55,8 @@ struct write {
     struct index_change change;
     bool done;
     uint64_t met;     /* by the CAS that decides */
+    uint64_t now;     /* the key's word as this operation knows it; 0: it has none */
+    unsigned place;   /* its slot */
     bool at_once;     /* it must not wait for the barrier, or did so in vain */
     unsigned waits;   /* for the barrier */
     unsigned lost;    /* how often another insert has taken the tail, since it has waited */
@@ -132,6 +136,7 @@ static int move(struct op *op, struct shard_view *view, struct write *w,
     view->behind_ops = BEHIND_OPS;
     int rc = shard_move(op, view, w->key.lane, w->key.hash, w->version, &ride, image);
     w->done = ride.done;
+    w->now = 0; /* it is not known where */
     view->unreported += ride.done;
     return rc;
 }
@@ -249,6 +254,9 @@ static int read_unit(struct op *op, struct shard_view *view, struct write *w, bo
                                   a.older && a.expects_behind ? op_result(op, a.behind) : 0));
     if (ahead(w))
         return strayed(op, view, w);
+    shard_know(view, w->key.lane, bucket);
+    if (a.older)
+        shard_know(view, w->key.lane, shard_child(view, bucket, w->version - 1));
     *again = false;
     return FAR_OK;
 }
@@ -352,12 +360,13 @@ static int lose(struct op *op, struct write *w)
     if (rc != FAR_OK || winner.place < 0 || !index_change_overwritten(op, &w->change, winner.block))
         return rc;
     index_change_drop(op, &w->change);
+    w->now = w->met;
     w->done = true;
     return FAR_OK;
 }
 
-/* Replaces the entry that was found by the block, or by a tombstone. */
-static int replace(struct op *op, struct shard_view *view, struct write *w)
+/* Replaces the entry that was found, or that is known, by the block or by a tombstone. */
+static int swap_entry(struct op *op, struct shard_view *view, struct write *w)
 {
     ASSERT(w->found.place >= 0);
     uint64_t old = w->found.slot;
@@ -366,6 +375,15 @@ static int replace(struct op *op, struct shard_view *view, struct write *w)
     index_change_write_first(op, &w->change); /* SHARD-S1 */
     int rc = decide(op, view, w, (unsigned)w->found.place, old, new, stores ? 0 : -1);
     index_change_replaced(op, &w->found, w->done, rc);
+    w->now = stores ? new : 0;
+    w->place = (unsigned)w->found.place;
+    return rc;
+}
+
+/* The same after a look. A change that has lost may count as done (CHANGE-C1). */
+static int replace(struct op *op, struct shard_view *view, struct write *w)
+{
+    int rc = swap_entry(op, view, w);
     return rc == FAR_OK && !w->done ? lose(op, w) : rc;
 }
 
@@ -568,6 +586,8 @@ static int add(struct op *op, struct shard_view *view, struct write *w)
         clear_overflow(op, view, w, &tail);
         int rc = decide(op, view, w, tail.slot, tail.word, word, 1);
         w->added = w->done;
+        w->now = word;
+        w->place = tail.slot;
         w->lost += rc == FAR_OK && !w->done;
         w->losses += rc == FAR_OK && !w->done;
         return rc;
@@ -584,11 +604,52 @@ static int add(struct op *op, struct shard_view *view, struct write *w)
 static int act(struct op *op, struct shard_view *view, struct write *w)
 {
     enum change_action action = index_change_action(&w->change, &w->found);
+    w->now = w->found.place >= 0 ? w->found.slot : 0;
+    w->place = w->found.place >= 0 ? (unsigned)w->found.place : 0;
     unsigned node = action == CHANGE_ASK ? near_node(view, w) : 0;
     int rc = index_change_resolve(op, &view->base, &w->change, &w->found, node, &action);
     if (rc != FAR_OK)
         return rc;
     return w->found.place >= 0 ? replace(op, view, w) : add(op, view, w);
+}
+
+/* HINT-H2: changes the entry that this session has written before, without a look. */
+static int act_at_once(struct op *op, struct shard_view *view, struct write *w)
+{
+    enum change_action action = w->change.want->present;
+    if ((action != CHANGE_STORE && action != CHANGE_REMOVE) ||
+        !shard_hint_unit(op, view, &w->key, true, &w->unit))
+        return FAR_OK;
+    struct index_hint own = index_own_of(&view->owns, op, w->key.hash, w->key.bytes);
+    if (own.slot == 0)
+        return FAR_OK;
+    w->found = (struct index_found){.place = (int)own.place, .slot = own.slot};
+    int rc = swap_entry(op, view, w);
+    if (rc != FAR_OK || w->done)
+        return rc;
+    index_own_lost(&view->owns, w->key.hash, w->key.bytes);
+    if (slot_fingerprint(SHARD_SLOT, w->met) == w->key.fingerprint)
+        shard_hint_note(view, &w->key, (struct index_hint){.slot = w->met, .place = own.place});
+    return FAR_OK;
+}
+
+/* The same for the place that a hint names. */
+static int act_on_hint(struct op *op, struct shard_view *view, struct write *w)
+{
+    struct index_hint hint;
+    int rc = shard_peek(op, view, &w->key, index_change_out(&w->change), &w->change, &w->unit,
+                        &hint, &w->found);
+    return rc == FAR_OK && w->found.place >= 0 ? act(op, view, w) : rc;
+}
+
+/* Remembers where the key is now. */
+static void note(struct op *op, struct shard_view *view, const struct write *w, int rc)
+{
+    struct index_hint now = {.slot = w->now, .place = w->place};
+    now = shard_hint_note(view, &w->key, now);
+    if (w->now != 0 && (rc != FAR_OK || w->change.block.at == 0))
+        return; /* the block is another's */
+    index_own_note(&view->owns, op, w->key.hash, w->key.bytes, w->found.slot, now);
 }
 
 static int change_key(struct op *op, struct index_view *base, struct slice key,
@@ -603,17 +664,21 @@ static int change_key(struct op *op, struct index_view *base, struct slice key,
     int rc = start(op, view, &w);
     if (rc != FAR_OK)
         return rc;
-    rc = FAR_CONTENTION;
+    rc = act_at_once(op, view, &w);
+    if (rc == FAR_OK && !w.done)
+        rc = act_on_hint(op, view, &w);
     for (unsigned attempts = 0;
+         rc == FAR_OK && !w.done &&
          index_attempt_after_pause(op, &attempts, attempts < LOST_MOST ? attempts : LOST_MOST);) {
         bool again = false;
         rc = look(op, view, &w, &again);
         if (rc == FAR_OK && !again)
             rc = act(op, view, &w);
-        if (rc != FAR_OK || w.done)
-            break;
-        rc = FAR_CONTENTION;
     }
+    if (rc == FAR_OK && !w.done)
+        rc = FAR_CONTENTION;
+    if (rc == FAR_OK || status_means(rc, STATUS_ANSWER))
+        note(op, view, &w, rc);
     rc = index_change_end(op, &w.change, rc);
     if (w.added)
         shard_note_losses(view, w.losses);
