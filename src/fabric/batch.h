@@ -320,8 +320,8 @@ void batch_sleep(struct batch *b, struct fab_queue *queue);
 /* Lets the first of the queue continue, when its ring is driven next. */
 void batch_wake(struct fab_queue *queue);
 
-/* Takes a batch whose fiber can continue out of its queue: a pause that ends by `now` is over. NULL:
- * there is none. */
+/* Takes a batch whose fiber can continue out of its queue: a pause that ends by `now` is over.
+ * NULL: there is none. */
 struct batch *batch_ring_next(struct batch_ring *ring, uint64_t now);
 /* When the first pause ends; UINT64_MAX: none pauses. */
 static inline uint64_t batch_ring_wakes(const struct batch_ring *ring)

@@ -1,7 +1,7 @@
 /*
  * Changes. One round trip locks the leaf and reads the key's neighbourhood, the next one writes and
- * unlocks. If the key's block is not the one that a hint names, or there is no hint, a round trip in
- * between reads it. If an insert finds no place, one reads the rest of the leaf.
+ * unlocks. If the key's block is not the one that a hint names, or there is no hint, a round trip
+ * in between reads it. If an insert finds no place, one reads the rest of the leaf.
  */
 #include "index/chime/chime.h"
 #include "pool/turns.h"

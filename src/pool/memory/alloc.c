@@ -30,7 +30,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How often an operation looks whether another one has fetched memory for it, if nobody wakes it. */
+/* How often an operation looks whether another has fetched memory for it, if nobody wakes it. */
 #define FETCH_LOOK_NS 500
 
 /* An operation tries to get an object this many times. It waits for other operations' fetches at
