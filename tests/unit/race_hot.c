@@ -108,6 +108,33 @@ static void a_block_of_another_node_is_not_read_ahead(void **state)
     store_rig_close(&r);
 }
 
+/* Two threads note the key at once, one that it is there and one that it is not: of both notes, a
+ * hint is left whose place is that of a header (HINT-H4). A header looks like the slot of a key
+ * whose fingerprint is 0. */
+static void a_header_is_not_taken_for_a_slot(void **state)
+{
+    struct far_table_options table = {.tuning = "hot=1", .hash_seed = 17};
+    struct knobs knobs = pool_knobs_default;
+    struct store_rig r;
+    (void)state;
+    knobs.fingerprint_mask = 0;
+    store_rig_open(&r, "mem:?size=8m", &knobs, NULL, &table);
+    for (unsigned place = 0; place < RACE_PLACES; place += RACE_BUCKET_WORDS) {
+        struct race_spot spot;
+        put(r.session, &r, "one", 3);
+        race_rig_find(&r, KEY, &spot);
+        struct index_hint torn = {.slot = spot.found.slot, .place = place};
+        struct index_hints *hints = race_rig_view(&r)->hints;
+        index_hint_note(hints, RACE_SLOT, spot.key.hash, spot.key.fingerprint, torn);
+        expect_get(r.session, &r, "one", 2);
+        expect_get(r.session, &r, "one", 1);
+        index_hint_note(hints, RACE_SLOT, spot.key.hash, spot.key.fingerprint, torn);
+        put(r.session, &r, "two", 3);
+        expect_get(r.session, &r, "two", 1);
+    }
+    store_rig_close(&r);
+}
+
 static void long_blocks_are_not_read_ahead(void **state)
 {
     static char value[2 * BLOCK_SHORT_MAX], got[sizeof value];
@@ -390,6 +417,7 @@ int main(void)
         cmocka_unit_test(keys_that_were_seen_take_a_round_trip_less),
         cmocka_unit_test(a_hint_that_is_out_of_date_says_nothing),
         cmocka_unit_test(a_block_of_another_node_is_not_read_ahead),
+        cmocka_unit_test(a_header_is_not_taken_for_a_slot),
         cmocka_unit_test(long_blocks_are_not_read_ahead),
         cmocka_unit_test(keys_take_turns),
         cmocka_unit_test(a_damaged_block_is_not_taken_for_an_absent_key),

@@ -92,7 +92,10 @@ int race_probe(struct op *op, const struct race_key *key, struct race_look *look
 
 struct index_hint race_hint(const struct race_view *view, const struct race_key *key)
 {
-    return index_hint_of(view->hints, RACE_SLOT, key->hash, key->fingerprint);
+    struct index_hint hint = index_hint_of(view->hints, RACE_SLOT, key->hash, key->fingerprint);
+    if (!race_is_slot(hint.place)) /* HINT-H4: the place is of another note */
+        hint.slot = 0;
+    return hint;
 }
 
 void race_hint_note(struct race_view *view, const struct race_key *key, struct index_hint hint)
