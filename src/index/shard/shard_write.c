@@ -617,7 +617,7 @@ static int act(struct op *op, struct shard_view *view, struct write *w)
 static int act_at_once(struct op *op, struct shard_view *view, struct write *w)
 {
     enum change_action action = w->change.want->present;
-    if ((action != CHANGE_STORE && action != CHANGE_REMOVE) ||
+    if (!view->owns.own || (action != CHANGE_STORE && action != CHANGE_REMOVE) ||
         !shard_hint_unit(op, view, &w->key, true, &w->unit))
         return FAR_OK;
     struct index_hint own = index_own_of(&view->owns, op, w->key.hash, w->key.bytes);
