@@ -34,9 +34,13 @@ void err_begin_ring(void)
 
 int err_end(int status)
 {
+    if (status == FAR_OK) {
+        detail.shown = false;
+        return status;
+    }
     bool both_of_fabric =
         status_means(status, STATUS_FABRIC) && status_means(detail.noted, STATUS_FABRIC);
-    detail.shown = status != FAR_OK && (status == detail.noted || both_of_fabric);
+    detail.shown = status == detail.noted || both_of_fabric;
     return status;
 }
 

@@ -58,36 +58,32 @@ static inline void word_store(uint64_t *word, uint64_t value)
 
 static inline void words_load(uint64_t *to, const uint64_t *from, size_t words)
 {
-    size_t i = 0;
+    for (; words >= LINE_WORDS; words -= LINE_WORDS, to += LINE_WORDS, from += LINE_WORDS) {
+        uint64_t a = word_load(&from[0]), b = word_load(&from[1]);
+        uint64_t c = word_load(&from[2]), d = word_load(&from[3]);
+        uint64_t e = word_load(&from[4]), f = word_load(&from[5]);
+        uint64_t g = word_load(&from[6]), h = word_load(&from[7]);
 
-    for (; i + LINE_WORDS <= words; i += LINE_WORDS) {
-        uint64_t a = word_load(&from[i]), b = word_load(&from[i + 1]);
-        uint64_t c = word_load(&from[i + 2]), d = word_load(&from[i + 3]);
-        uint64_t e = word_load(&from[i + 4]), f = word_load(&from[i + 5]);
-        uint64_t g = word_load(&from[i + 6]), h = word_load(&from[i + 7]);
-
-        to[i] = a, to[i + 1] = b, to[i + 2] = c, to[i + 3] = d;
-        to[i + 4] = e, to[i + 5] = f, to[i + 6] = g, to[i + 7] = h;
+        to[0] = a, to[1] = b, to[2] = c, to[3] = d;
+        to[4] = e, to[5] = f, to[6] = g, to[7] = h;
     }
-    for (; i < words; i++)
-        to[i] = word_load(&from[i]);
+    for (; words > 0; words--)
+        *to++ = word_load(from++);
 }
 
 static inline void words_store(uint64_t *to, const uint64_t *from, size_t words)
 {
-    size_t i = 0;
+    for (; words >= LINE_WORDS; words -= LINE_WORDS, to += LINE_WORDS, from += LINE_WORDS) {
+        uint64_t a = from[0], b = from[1], c = from[2], d = from[3];
+        uint64_t e = from[4], f = from[5], g = from[6], h = from[7];
 
-    for (; i + LINE_WORDS <= words; i += LINE_WORDS) {
-        uint64_t a = from[i], b = from[i + 1], c = from[i + 2], d = from[i + 3];
-        uint64_t e = from[i + 4], f = from[i + 5], g = from[i + 6], h = from[i + 7];
-
-        word_store(&to[i], a), word_store(&to[i + 1], b);
-        word_store(&to[i + 2], c), word_store(&to[i + 3], d);
-        word_store(&to[i + 4], e), word_store(&to[i + 5], f);
-        word_store(&to[i + 6], g), word_store(&to[i + 7], h);
+        word_store(&to[0], a), word_store(&to[1], b);
+        word_store(&to[2], c), word_store(&to[3], d);
+        word_store(&to[4], e), word_store(&to[5], f);
+        word_store(&to[6], g), word_store(&to[7], h);
     }
-    for (; i < words; i++)
-        word_store(&to[i], from[i]);
+    for (; words > 0; words--)
+        word_store(to++, *from++);
 }
 
 static int masked_cas(const struct fab_verb *v, uint64_t *word)

@@ -62,8 +62,9 @@ void op_take_back(struct op *op, const struct op_aside *aside)
     }
 }
 
-static void *op_buffer_grow(struct op *op, enum op_buf which, size_t bytes)
+void *op_buffer_grow(struct op *op, enum op_buf which, size_t bytes)
 {
+    ASSERT(which < BUF_COUNT);
     struct fab_ep *ep = op->batch.ep;
     size_t grown = 4096;
     while (grown < bytes)
@@ -78,12 +79,6 @@ static void *op_buffer_grow(struct op *op, enum op_buf which, size_t bytes)
     op->buf[which] = buf;
     op->buf_bytes[which] = grown;
     return buf;
-}
-
-void *op_buffer(struct op *op, enum op_buf which, size_t bytes)
-{
-    ASSERT(which < BUF_COUNT);
-    return bytes <= op->buf_bytes[which] ? op->buf[which] : op_buffer_grow(op, which, bytes);
 }
 
 uint64_t op_random(struct op *op, uint64_t bound)

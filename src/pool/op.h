@@ -158,7 +158,11 @@ struct op {
 
 /* The purpose's buffer with at least that many bytes; contents survive only if it did not have to
  * grow. NULL when out of memory. */
-void *op_buffer(struct op *op, enum op_buf which, size_t bytes);
+void *op_buffer_grow(struct op *op, enum op_buf which, size_t bytes);
+static inline void *op_buffer(struct op *op, enum op_buf which, size_t bytes)
+{
+    return bytes <= op->buf_bytes[which] ? op->buf[which] : op_buffer_grow(op, which, bytes);
+}
 
 /*
  * Single words of a batch. Each of these adds a verb and returns its number n in the batch; the old

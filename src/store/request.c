@@ -8,14 +8,18 @@
 /* How often an operation tries again after memory was freed: other clients may take it first. */
 #define RELIEF_ATTEMPTS 8
 
+/* Sets of kinds, by bits, so that asking is one comparison. */
+#define KINDS_VALUE  (1u << FAR_OP_PUT | 1u << FAR_OP_INSERT | 1u << FAR_OP_UPDATE)
+#define KINDS_CHANGE (KINDS_VALUE | 1u << FAR_OP_DELETE | 1u << FAR_OP_MODIFY)
+
 static bool has_value(enum far_op_kind kind)
 {
-    return kind == FAR_OP_PUT || kind == FAR_OP_INSERT || kind == FAR_OP_UPDATE;
+    return KINDS_VALUE >> kind & 1;
 }
 
 static bool changes(enum far_op_kind kind)
 {
-    return has_value(kind) || kind == FAR_OP_DELETE || kind == FAR_OP_MODIFY;
+    return KINDS_CHANGE >> kind & 1;
 }
 
 /* A change on behalf of an operation. */
@@ -122,10 +126,9 @@ static int without_effect(int rc)
 
 /* One attempt at an operation, within an epoch. */
 static int attempt_once(far_session *s, struct op *op, const struct far_op *r,
-                        struct far_result *result)
+                        struct table_view *view, struct far_result *result)
 {
-    struct table_view *view = NULL;
-    int rc = without_effect(store_view_begin(s, op, r->table, &view));
+    int rc = without_effect(store_view_enter(s, op, view));
     if (rc != FAR_OK)
         return rc;
     ASSERT(op->batch.count == 0);
@@ -136,24 +139,24 @@ static int attempt_once(far_session *s, struct op *op, const struct far_op *r,
      * was made in time, because batches that write are not posted later. The same holds for a value
      * that was delivered. */
     bool made = (changes(r->kind) || r->kind == FAR_OP_GET) && rc == FAR_OK;
-    if (status_means(
-            rc, STATUS_FABRIC)) { /* if it was silent, this is why, and the detail names the node */
-        store_view_end(s, op, view, rc);
+    if (rc != FAR_OK && status_means(rc, STATUS_FABRIC)) {
+        op_end(op); /* if it was silent, this is why, and the detail names the node */
         return rc;
     }
     if (!made && client_lapsed(op->client))
         rc = store_silent();
     if (rc != FAR_FENCED)
         (void)client_upkeep(op); /* if it fails, the next operation reports it */
-    store_view_end(s, op, view, rc);
+    op_end(op);
     return rc;
 }
 
 /* An operation that was fenced did nothing, and is tried once more under a new registration. */
-static int attempt(far_session *s, struct op *op, const struct far_op *r, struct far_result *result)
+static int attempt(far_session *s, struct op *op, const struct far_op *r, struct table_view *view,
+                   struct far_result *result)
 {
-    int rc = attempt_once(s, op, r, result);
-    return rc == FAR_FENCED ? attempt_once(s, op, r, result) : rc;
+    int rc = attempt_once(s, op, r, view, result);
+    return rc == FAR_FENCED ? attempt_once(s, op, r, view, result) : rc;
 }
 
 /* Names the indexes that do keep keys in order. */
@@ -236,13 +239,62 @@ static bool begin_grouped(far_session *s, struct op *op, const struct far_op *r,
  * operations need less stack. */
 static __attribute__((noinline)) int attempt_ride(far_session *s, struct op *op,
                                                   const struct far_op *r, struct rider *riders,
+                                                  struct table_view *view,
                                                   struct far_result *result)
 {
     struct ride ride;
     struct far_op change;
     store_ride_begin(&ride, r, riders, &change);
-    int rc = attempt(s, op, &change, result);
-    return store_ride_end(&ride, &rc) ? rc : attempt(s, op, r, result);
+    int rc = attempt(s, op, &change, view, result);
+    return store_ride_end(&ride, &rc) ? rc : attempt(s, op, r, view, result);
+}
+
+/* An attempt has failed with that status: tries again if that may help. */
+static int attempt_again(far_session *s, struct op *op, const struct far_op *r,
+                         struct table_view *view, struct far_result *result, int rc)
+{
+    if (rc == FAR_UNREACHABLE && fab_away(op->pool->fab)) { /* AWAY-3: is the node back? */
+        rc = without_effect(pool_meet(op));
+        if (rc == FAR_OK)
+            rc = attempt(s, op, r, view, result);
+    }
+    for (unsigned i = 0; rc == FAR_POOL_FULL && i < RELIEF_ATTEMPTS; i++) {
+        /* Not within the attempt: its own epoch would hold it up. */
+        rc = without_effect(pool_make_room(op));
+        if (rc == FAR_TIMEOUT)
+            rc = client_held_up(op->client, rc);
+        if (rc != FAR_OK && rc != FAR_FENCED)
+            break;
+        rc = attempt(s, op, r, view, result);
+    }
+    return rc;
+}
+
+/* What the caller is told of an operation that has not ended with FAR_OK. */
+static int explain(const struct op *op, const struct far_op *r, int rc)
+{
+    if (r->kind == FAR_OP_MODIFY && status_means(rc, STATUS_ANSWER))
+        return FAR_OK; /* the callback decided to do nothing */
+    if (rc == FAR_CONTENTION || rc == FAR_POOL_FULL)
+        return client_held_up(op->client, rc);
+    if (rc == FAR_BOUNDS) /* the address was read from the pool */
+        return err_fail(FAR_CORRUPT, "an address in the table lies outside the pool");
+    return rc;
+}
+
+static void count(struct far_op_stats *stats, const struct cost *cost, int rc)
+{
+    stats->count++;
+    if (rc != FAR_OK) {
+        stats->not_found += rc == FAR_NOT_FOUND;
+        stats->exists += rc == FAR_EXISTS;
+        stats->errors += !status_means(rc, STATUS_ANSWER);
+    }
+    stats->rtts += cost->rtts;
+    stats->took[cost->rtts < FAR_RTTS_TOLD ? cost->rtts : FAR_RTTS_TOLD - 1]++;
+    stats->verbs += cost->verbs;
+    stats->bytes_read += cost->bytes_read;
+    stats->bytes_written += cost->bytes_written;
 }
 
 static int run(far_session *s, struct op *op, const struct far_op *r, struct far_result *result)
@@ -262,43 +314,20 @@ static int run(far_session *s, struct op *op, const struct far_op *r, struct far
         stats->joined++;
         goto done;
     }
-    rc =
-        grouped.riders ? attempt_ride(s, op, r, grouped.riders, result) : attempt(s, op, r, result);
-    if (rc == FAR_UNREACHABLE && fab_away(op->pool->fab)) { /* AWAY-3: is the node back? */
-        rc = without_effect(pool_meet(op));
-        if (rc == FAR_OK)
-            rc = attempt(s, op, r, result);
-    }
-    for (unsigned i = 0; rc == FAR_POOL_FULL && i < RELIEF_ATTEMPTS; i++) {
-        /* Not within the attempt: its own epoch would hold it up. */
-        rc = without_effect(pool_make_room(op));
-        if (rc == FAR_TIMEOUT)
-            rc = client_held_up(op->client, rc);
-        if (rc != FAR_OK && rc != FAR_FENCED)
-            break;
-        rc = attempt(s, op, r, result);
-    }
+    rc = grouped.riders ? attempt_ride(s, op, r, grouped.riders, state, result)
+                        : attempt(s, op, r, state, result);
+    if (rc != FAR_OK)
+        rc = attempt_again(s, op, r, state, result, rc);
     if (grouped.word != 0)
         store_group_end(&s->groups, op, group_kind(r), &grouped, rc);
-    if (r->kind == FAR_OP_MODIFY && status_means(rc, STATUS_ANSWER))
-        rc = FAR_OK; /* the callback decided to do nothing */
-    if (rc == FAR_CONTENTION || rc == FAR_POOL_FULL)
-        rc = client_held_up(op->client, rc);
-    if (rc == FAR_BOUNDS) /* the address was read from the pool */
-        rc = err_fail(FAR_CORRUPT, "an address in the table lies outside the pool");
+    if (rc != FAR_OK)
+        rc = explain(op, r, rc);
     ASSERT(op->batch.count == 0);
 
 done:
-    stats->count++;
-    stats->not_found += rc == FAR_NOT_FOUND;
-    stats->exists += rc == FAR_EXISTS;
-    stats->errors += rc != FAR_OK && !status_means(rc, STATUS_ANSWER);
-    stats->rtts += op->cost.rtts;
-    stats->took[op->cost.rtts < FAR_RTTS_TOLD ? op->cost.rtts : FAR_RTTS_TOLD - 1]++;
-    stats->verbs += op->cost.verbs;
-    stats->bytes_read += op->cost.bytes_read;
-    stats->bytes_written += op->cost.bytes_written;
-    stats->entries += rc == FAR_OK || rc == FAR_PARTIAL ? result->count : 0;
+    count(stats, &op->cost, rc);
+    if (result->count > 0) /* of an iteration or a scan */
+        stats->entries += rc == FAR_OK || rc == FAR_PARTIAL ? result->count : 0;
     store_view_release(s, state, rc);
     return rc;
 }

@@ -123,28 +123,39 @@ static int attach(far_session *s, struct op *op, const far_table *table, struct 
 /* Within an epoch: makes the view if there is none, and brings it up to date. */
 static int make_view(far_session *s, struct op *op, const far_table *table, struct table_view *v)
 {
-    bool known = v->view != NULL;
-    int rc = attach(s, op, table, v);
-    op->cost = known ? op->cost : (struct cost){0}; /* attaching counts for no operation */
+    int rc = FAR_OK;
+    if (__builtin_expect(!v->view, 0)) {
+        rc = attach(s, op, table, v);
+        op->cost = (struct cost){0}; /* attaching counts for no operation */
+    }
     return rc == FAR_OK && v->view->cached.stale
                ? INDEX_CALL(table->index.ops, refresh, op, v->view)
                : rc;
 }
 
-int store_view_begin(far_session *s, struct op *op, far_table *table, struct table_view **out)
+int store_view_enter(far_session *s, struct op *op, struct table_view *v)
 {
+    const far_table *table = v->table;
     ASSERT(s->client.inside > 0); /* else the keeper may have the client */
-    /* op_begin() may wait, while another operation finds that the table was dropped */
-    struct table_view *v = store_view_use(s, table);
-    if (!v)
-        return err_fail(FAR_NO_MEMORY, "no memory for a view");
+    ASSERT(v->users > 0);
     int rc = v->gone ? err_fail(FAR_NO_TABLE, "table '%s' was dropped", table->index.desc.name)
                      : op_begin(op, v->view ? &v->view->cached : NULL);
     if (rc == FAR_OK) {
-        rc = store_judge(op, make_view(s, op, table, v));
-        if (rc != FAR_OK)
+        rc = make_view(s, op, table, v);
+        if (__builtin_expect(rc != FAR_OK, 0)) {
+            rc = store_judge(op, rc);
             op_end(op);
+        }
     }
+    return rc;
+}
+
+int store_view_begin(far_session *s, struct op *op, far_table *table, struct table_view **out)
+{
+    struct table_view *v = store_view_use(s, table);
+    if (!v)
+        return err_fail(FAR_NO_MEMORY, "no memory for a view");
+    int rc = store_view_enter(s, op, v);
     if (rc == FAR_OK)
         *out = v;
     else

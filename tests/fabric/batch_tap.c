@@ -48,6 +48,8 @@ static void every_post_is_heard(void **state)
     hears("R0W1C2M3F0", ORDER_IB, FAB_CAP_MCAS);
     hears("C0|W0|W1", ORDER_IB, FAB_CAP_MCAS);
     hears("M0R0", ORDER_IB, 0);
+    hears("R0R1", ORDER_ALL, FAB_CAP_MCAS | FAB_CAP_IMMEDIATE);
+    hears("R0W1", ORDER_ALL, FAB_CAP_MCAS | FAB_CAP_IMMEDIATE);
 }
 
 static void what_is_not_posted_is_not_heard(void **state)
