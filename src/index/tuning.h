@@ -9,7 +9,7 @@
 
 #include "base/err.h"
 
-#define TUNING_MAX 8u /* parameters of an index */
+#define TUNING_MAX 10u /* parameters of an index */
 
 struct tuning_param {
     const char *name;

@@ -173,7 +173,7 @@ static void values_that_are_not_inline_take_one_round_trip_more(void **state)
 {
     struct store_rig r;
     (void)state;
-    open_table(&r, "mem:?size=64m", KEYS, NULL);
+    open_table(&r, "mem:?size=64m", KEYS, "hot=0");
     struct costs puts = cost(&r, 0, KEYS / 2, call_put_long, FAR_OK);
     assert_int_equal(median(&puts), 2);
     expect_cost(&r, 0, KEYS / 2, call_get_long, FAR_OK, 2);

@@ -140,8 +140,9 @@ static int rcuckoo_create(struct op *op, const struct index_options *options, ui
     rc = pool_alloc(op, 0, size_class_for(sizeof k.root), &k.at);
     if (rc == FAR_OK)
         rc = make_subtables(&k);
-    for (unsigned i = 0; i < RCUCKOO_TUNINGS; i++)
+    for (unsigned i = 0; i < RCUCKOO_TUNING_HOT; i++)
         k.root.tuning[i] = (uint32_t)options->tuning[i];
+    k.root.hot = options->tuning[RCUCKOO_TUNING_HOT];
     k.root.tuning[RCUCKOO_TUNING_LOCK_ROWS] = k.shape.lock_rows;
     memcpy(k.root.modulus, k.shape.modulus, sizeof k.root.modulus);
     k.root.checksum = rcuckoo_root_sum(&k.root);
@@ -164,7 +165,7 @@ static int rcuckoo_discard(struct op *op, gaddr at)
     int rc = index_held(op, index_read_root(op, at, &k.root, sizeof k.root));
     if (rc != FAR_OK)
         return rc;
-    for (unsigned i = 0; i < RCUCKOO_TUNINGS; i++)
+    for (unsigned i = 0; i < RCUCKOO_TUNING_HOT; i++)
         tuning[i] = k.root.tuning[i];
     (void)rcuckoo_shape_set(&k.shape, tuning);
     uint64_t count = 1ull << k.root.start;
@@ -199,17 +200,20 @@ static const struct tuning_param rcuckoo_tuning[] = {
     [RCUCKOO_TUNING_WORDS] = {"words", "lock words of a subtable, at most", 1, RCUCKOO_WORDS_MAX,
                               RCUCKOO_WORDS_MAX},
     [RCUCKOO_TUNING_GROWS] = {"grows", "1: subtables are split; 0: the table gets full", 0, 1, 1},
+    [RCUCKOO_TUNING_HOT] =
+        {"hot", "KiB for where hot keys with blocks are, which take a round trip less; 0: none", 0,
+         RCUCKOO_HOT_MAX, RCUCKOO_HOT_DEFAULT},
     {NULL, NULL, 0, 0, 0},
 };
 
 static const char *const varied[] = {"rows=4&value=0&lock_rows=1&locks=1",
-                                     "rows=8&key=16&value=40&lock_rows=2&locks=2&words=1",
-                                     "rows=4&key=4&lock_rows=4&locks=1&f=500", NULL};
+                                     "rows=8&key=16&value=40&lock_rows=2&locks=2&words=1&hot=0",
+                                     "rows=4&key=1&value=0&lock_rows=4&locks=1&f=500&hot=1", NULL};
 
 const struct index_ops rcuckoo_index = {
     .name = "rcuckoo",
     .tuning = rcuckoo_tuning,
-    .smallest = "rows=4&value=24&lock_rows=1&locks=2",
+    .smallest = "rows=4&value=24&lock_rows=1&locks=2&hot=1",
     .varied = varied,
     .create = rcuckoo_create,
     .discard = rcuckoo_discard,

@@ -11,6 +11,7 @@
  *   subtable:  anchor [ forward | closer | repair | lock words ]      rows 0 1 2 ... n-1
  *                                                                          A    B
  *   get      READ A; READ B; if neither has the key, READ A's meta word
+ *   get, with a hint (HINT-H1): READ its row; READ the block
  *   change   1. WRITE intent; masked CAS of the lock words; READ rows
  *            2. WRITE redo; WRITE rows, the end of the path first; WRITE done; FAA that unlocks
  *
@@ -100,6 +101,7 @@
 #include "index/attempt.h"
 #include "index/change.h"
 #include "index/flip.h"
+#include "index/hints.h"
 #include "index/lock_wait.h"
 #include "index/rcuckoo/rcuckoo_layout.h"
 
@@ -114,8 +116,11 @@ enum rcuckoo_tuning {
     RCUCKOO_TUNING_LOCKS,
     RCUCKOO_TUNING_WORDS,
     RCUCKOO_TUNING_GROWS,
+    RCUCKOO_TUNING_HOT,
     RCUCKOO_TUNINGS
 };
+#define RCUCKOO_HOT_MAX     (1u << 22) /* KiB */
+#define RCUCKOO_HOT_DEFAULT 4096u
 
 /* What a session knows of a subtable. */
 struct rcuckoo_sub {
@@ -131,6 +136,9 @@ struct rcuckoo_view {
     uint64_t tuning[RCUCKOO_TUNINGS];
     struct index_parts parts;
     struct rcuckoo_cache *cache;
+    struct index_hints *hints;       /* of keys with blocks: the pointer, and the place, which is
+                                        row (0: A, 1: B) * RCUCKOO_SLOTS + slot */
+    bool blocks;                     /* the session has seen some */
     unsigned crowded;                /* see rcuckoo_write.c */
     unsigned hits;                   /* looks in a row that found the key */
     uint64_t lockings, lockings_one; /* by inserts: all, and those that took one word */
@@ -248,6 +256,14 @@ static inline uint64_t rcuckoo_row_at(const struct rcuckoo_shape *s, unsigned ro
 }
 
 /* ---- rcuckoo_read.c -------------------------------------------------------------------------- */
+/* Where the key's block was, if that was seen, and may be read behind the rows of the subtable. */
+struct index_hint rcuckoo_hint(const struct op *op, const struct rcuckoo_view *view,
+                               const struct rcuckoo_sub *sub, const struct rcuckoo_key *key);
+/* The key has this block, or none: slot 0. `wrong`: its hint was of no use. */
+void rcuckoo_hint_note(struct rcuckoo_view *view, const struct rcuckoo_key *key,
+                       struct index_hint now);
+/* Adds the READ of the block that a hint names, behind the rows (HINT-H1). */
+int rcuckoo_hint_read(struct op *op, const struct index_hint *hint, struct index_block *block);
 int rcuckoo_get(struct op *op, struct index_view *view, struct slice key, struct value_out *out);
 
 /* ---- rcuckoo_lock.c: taking and releasing locks ---------------------------------------------- */

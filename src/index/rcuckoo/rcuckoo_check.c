@@ -344,7 +344,8 @@ static const struct index_walker walker = {sizeof(struct walk), walk};
 int rcuckoo_info(struct op *op, struct index_view *base, struct far_table_info *info)
 {
     struct rcuckoo_view *view = rcuckoo_view(base);
-    uint64_t cached = sizeof *view + index_parts_bytes(&view->parts) + rcuckoo_cache_bytes();
+    uint64_t cached = sizeof *view + index_parts_bytes(&view->parts) + rcuckoo_cache_bytes() +
+                      (view->blocks ? index_hints_bytes(view->hints) : 0);
     int rc = index_walk_info(&walker, op, base, view->tuning, info);
     if (rc == FAR_OK)
         info->client_cache_bytes = cached;

@@ -47,6 +47,11 @@ struct rcuckoo_shape {
 };
 
 /* ---- entries --------------------------------------------------------------------------------- */
+/* A pointer. In hints, with bits of the key's hash where it has zeros. */
+#define RCUCKOO_HINT                                                                               \
+    ((struct slot_format){.generation = 6,                                                         \
+                          .fingerprint_at = POINTER_OWN_AT(6),                                     \
+                          .fingerprint = 64 - POINTER_OWN_AT(6)})
 #define RCUCKOO_POINTER                                                                            \
     ((struct slot_format){.generation = 6, .fingerprint_at = POINTER_OWN_AT(6), .fingerprint = 0})
 
@@ -285,7 +290,8 @@ static inline unsigned rcuckoo_redo_version(uint64_t word)
 /* ---- root ------------------------------------------------------------------------------------ */
 struct rcuckoo_root {
     uint64_t directory;
-    uint64_t unused[7];
+    uint64_t hot; /* constant: KiB for hints. Not in the checksum: roots of 0.5 have 0 here */
+    uint64_t unused[6];
     uint64_t first; /* the array of the first anchors' addresses: 2^start of them */
     uint32_t start, depth_max;
     uint32_t tuning[8];

@@ -1,4 +1,5 @@
-/* get: both rows. If the key is in neither, the first one's meta word once more. */
+/* get: both rows. If the key is in neither, the first one's meta word once more. Or only the row and
+ * the block that a hint names. */
 #include "index/rcuckoo/rcuckoo.h"
 
 /* Looks that may go wrong, because a row is being written, before the lock is looked at. */
@@ -12,6 +13,7 @@ struct look {
     unsigned torn; /* looks in a row that found a torn row */
     uint64_t stale;
     uint64_t *row[2];
+    struct index_hint hint;
     uint64_t *meta; /* of the rows once more, each where it is in its row */
     struct rcuckoo_anchor *anchor;
     struct index_lock_wait wait;
@@ -125,6 +127,63 @@ static bool counts(const struct rcuckoo_view *view, const struct look *l, unsign
     return (!moved || l->doubtful) && whole(view, l, i);
 }
 
+/* ---- hints ----------------------------------------------------------------------------------- */
+
+static uint64_t hint_mark(const struct rcuckoo_key *key)
+{
+    return key->hash >> 20 & slot_fingerprint_mask(RCUCKOO_HINT) >> RCUCKOO_HINT.fingerprint_at;
+}
+
+struct index_hint rcuckoo_hint(const struct op *op, const struct rcuckoo_view *view,
+                               const struct rcuckoo_sub *sub, const struct rcuckoo_key *key)
+{
+    const struct index_hint none = {.slot = 0};
+    if (key->inside && !view->blocks)
+        return none;
+    struct index_hint hint = index_hint_of(view->hints, RCUCKOO_HINT, key->hash, hint_mark(key));
+    hint.slot &= ~slot_fingerprint_mask(RCUCKOO_HINT);
+    uint32_t bytes = size_class_bytes(pointer_class(hint.slot));
+    /* HINT-H4: it may be anything. On another node, the block takes a round trip of its own. */
+    bool good = hint.slot != 0 && hint.place < 2 * RCUCKOO_SLOTS &&
+                gaddr_node(pointer_gaddr(hint.slot)) == gaddr_node(sub->rows) &&
+                index_block_inside(op, hint.slot, bytes) != 0;
+    return good ? hint : none;
+}
+
+void rcuckoo_hint_note(struct rcuckoo_view *view, const struct rcuckoo_key *key,
+                       struct index_hint now)
+{
+    ASSERT(now.place < 2 * RCUCKOO_SLOTS);
+    view->blocks |= now.slot != 0;
+    if (now.slot != 0)
+        now.slot |= slot_fingerprint_word(RCUCKOO_HINT, hint_mark(key));
+    index_hint_note(view->hints, RCUCKOO_HINT, key->hash, hint_mark(key), now);
+}
+
+/* What a get has found; pointer 0: no block. */
+static void note(struct rcuckoo_view *view, const struct look *l, uint64_t pointer, unsigned place)
+{
+    struct index_hint now = {.slot = pointer, .place = place, .wrong = l->hint.slot != 0};
+    if (pointer != l->hint.slot || (pointer != 0 && place != l->hint.place))
+        rcuckoo_hint_note(view, &l->key, now);
+}
+
+int rcuckoo_hint_read(struct op *op, const struct index_hint *hint, struct index_block *block)
+{
+    uint32_t bytes = size_class_bytes(pointer_class(hint->slot));
+    void *image = op_buffer(op, BUF_BLOCK_IN, bytes);
+    if (!image)
+        return FAR_NO_MEMORY;
+    *block = (struct index_block){
+        .slot = hint->slot, .bytes = bytes, .place = hint->place, .image = image};
+    batch_fence(&op->batch); /* HINT-H1 */
+    batch_read(&op->batch, pointer_gaddr(hint->slot), 0, image, bytes);
+    batch_may_be_freed(&op->batch);
+    return FAR_OK;
+}
+
+/* ---- judging --------------------------------------------------------------------------------- */
+
 /* The value of the entry in a slot. *stale: a block that was not whole. */
 static int deliver(struct op *op, struct rcuckoo_view *view, struct look *l, unsigned i,
                    unsigned candidates, struct value_out *out, bool *found,
@@ -138,8 +197,10 @@ static int deliver(struct op *op, struct rcuckoo_view *view, struct look *l, uns
     if (rc != FAR_OK)
         return rc;
     *found = e.kind != RCUCKOO_KEY_OUT;
-    if (e.kind == RCUCKOO_INLINE)
+    if (e.kind == RCUCKOO_INLINE) {
+        note(view, l, 0, 0);
         return index_deliver(&view->base, rcuckoo_slot_value(s, l->row[i], slot, e), out);
+    }
     if (out->skip && *found)
         return FAR_OK;
     for (slot = 0; slot < RCUCKOO_SLOTS; slot++)
@@ -148,6 +209,8 @@ static int deliver(struct op *op, struct rcuckoo_view *view, struct look *l, uns
     struct index_found block;
     rc = index_probe(op, &probe, words, candidates, &block);
     *found = rc == FAR_OK && block.place >= 0;
+    if (*found)
+        note(view, l, block.slot, i * RCUCKOO_SLOTS + (unsigned)block.place);
     if (*found)
         return index_deliver(&view->base, index_block_value(block.block), out);
     if (rc == FAR_OK)
@@ -178,8 +241,10 @@ static int judge(struct op *op, struct rcuckoo_view *view, struct look *l, struc
         rc = look_twice(op, view, l, again);
     if (rc != FAR_OK || *again)
         return rc;
-    if (stale.stale == 0)
+    if (stale.stale == 0) {
+        note(view, l, 0, 0);
         return FAR_NOT_FOUND;
+    }
     *again = true; /* it is in neither row, as far as their blocks are whole (BLOCKS-1) */
     return index_found_stale(&stale, &l->stale);
 }
@@ -239,14 +304,59 @@ static int doubt(struct op *op, struct rcuckoo_view *view, struct look *l)
     return rc;
 }
 
+/* Reads the row and the block that a hint names, in one round trip. *found: the key was there, or
+ * its row says that it has another block now. Otherwise it may be anywhere. */
+static int peek(struct op *op, struct rcuckoo_view *view, struct look *l, struct value_out *out,
+                bool *found)
+{
+    const struct rcuckoo_shape *s = &view->shape;
+    struct batch *b = &op->batch;
+    unsigned i = l->hint.place / RCUCKOO_SLOTS, slot = l->hint.place % RCUCKOO_SLOTS;
+    struct index_found at = {.place = -1}, stale = {.place = -1};
+    struct index_block block;
+    uint64_t *row = op_buffer(op, BUF_INDEX, rcuckoo_row_bytes(s));
+    if (!row)
+        return FAR_NO_MEMORY;
+    l->row[i] = row;
+    batch_read(b, l->sub.rows, rcuckoo_row_at(s, l->key.row[i]), row, rcuckoo_row_bytes(s));
+    batch_may_be_freed(b);
+    int rc = rcuckoo_hint_read(op, &l->hint, &block);
+    if (rc == FAR_OK)
+        rc = batch_flush(b);
+    if (rc != FAR_OK || !counts(view, l, i))
+        return rc;
+    unsigned candidates = rcuckoo_candidates(s, &l->key, row);
+    struct index_probe probe = {.key = l->key.bytes, .format = RCUCKOO_POINTER, .out = out};
+    if (!(candidates >> slot & 1) || rcuckoo_slot_pointer(s, row, slot) != l->hint.slot)
+        return candidates ? deliver(op, view, l, i, candidates, out, found, &stale) : FAR_OK;
+    *found = index_probe_judge(&probe, &block, &at); /* RCUCKOO-C3 */
+    return *found ? index_deliver(&view->base, index_block_value(at.block), out) : FAR_OK;
+}
+
+/* Begins with the hint, if there is one. Who asks whether a key is there that is inline needs no
+ * block. */
+static int begin(struct op *op, struct rcuckoo_view *view, struct look *l, struct value_out *out,
+                 bool *found)
+{
+    int rc = rcuckoo_find(op, view, l->key.hash, &l->sub);
+    if (rc != FAR_OK || (out->skip && l->key.inside))
+        return rc;
+    l->hint = rcuckoo_hint(op, view, &l->sub, &l->key);
+    return l->hint.slot != 0 ? peek(op, view, l, out, found) : FAR_OK;
+}
+
 int rcuckoo_get(struct op *op, struct index_view *base, struct slice key, struct value_out *out)
 {
     struct rcuckoo_view *view = rcuckoo_view(base);
     struct look l = {.torn = 0};
+    bool found = false;
     rcuckoo_key_set(view, key, &l.key);
+    int rc = begin(op, view, &l, out, &found);
+    if (found || rc != FAR_OK)
+        return rc;
     for (unsigned attempts = 0; index_attempt(&attempts);) {
         bool again = false;
-        int rc = rcuckoo_find(op, view, l.key.hash, &l.sub);
+        rc = rcuckoo_find(op, view, l.key.hash, &l.sub);
         l.twice = looks_twice(view);
         if (rc == FAR_OK)
             rc = add_reads(op, view, &l);

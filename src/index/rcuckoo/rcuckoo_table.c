@@ -11,8 +11,9 @@ static int judge_root(struct rcuckoo_view *view, const struct rcuckoo_root *root
     struct rcuckoo_shape *s = &view->shape;
     if (root->checksum != rcuckoo_root_sum(root))
         return index_damaged(view->base.table, "the root");
-    for (unsigned i = 0; i < RCUCKOO_TUNINGS; i++)
+    for (unsigned i = 0; i < RCUCKOO_TUNING_HOT; i++)
         view->tuning[i] = root->tuning[i];
+    view->tuning[RCUCKOO_TUNING_HOT] = root->hot < RCUCKOO_HOT_MAX ? root->hot : RCUCKOO_HOT_MAX;
     (void)rcuckoo_shape_set(s, view->tuning); /* as it was when the table was made */
     memcpy(s->modulus, root->modulus, sizeof s->modulus);
     view->parts.anchor_bytes = rcuckoo_anchor_bytes(s);
@@ -38,6 +39,8 @@ int rcuckoo_attach(struct op *op, struct index_view *base)
         rc = index_read_confirmed(op, &view->base, &root, sizeof root, &version);
     if (rc == FAR_OK)
         rc = judge_root(view, &root);
+    if (rc == FAR_OK)
+        view->hints = index_hints_open(op, table, view->tuning[RCUCKOO_TUNING_HOT] * 1024);
     if (rc == FAR_OK)
         rc = index_parts_attach(op, &view->parts, root.directory);
     if (rc == FAR_OK)

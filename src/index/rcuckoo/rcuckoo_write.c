@@ -40,6 +40,9 @@ struct write {
     struct index_found found;
     unsigned in, slot; /* if it was found: in which of the two, and where */
     struct rcuckoo_entry entry;
+    struct index_hint hint;   /* of the key; slot 0: none */
+    struct index_block ahead; /* the block that it names, as it was read behind the rows; slot 0:
+                                  it was not */
     struct asked asked;
     unsigned busy, widened, closings;
     bool fresh;  /* the cache has only rows that this operation has read */
@@ -191,6 +194,15 @@ static int prepare(struct op *op, const struct rcuckoo_view *view, struct write 
     return rc;
 }
 
+/* Adds the READ of the block that a hint names, if the key or the value in it will be needed. */
+static int read_ahead(struct op *op, const struct rcuckoo_view *view, struct write *w)
+{
+    w->ahead.slot = 0;
+    w->hint = rcuckoo_hint(op, view, &w->sub, &w->key);
+    bool needs = !w->key.inside || w->change.want->present == CHANGE_ASK;
+    return needs && w->hint.slot != 0 ? rcuckoo_hint_read(op, &w->hint, &w->ahead) : FAR_OK;
+}
+
 /* Locks, and reads the rows. *held: all locks are. */
 static int lock(struct op *op, struct rcuckoo_view *view, struct write *w, bool *held)
 {
@@ -209,7 +221,9 @@ static int lock(struct op *op, struct rcuckoo_view *view, struct write *w, bool 
                    r->range[i].count * rcuckoo_row_bytes(s));
         batch_may_be_freed(&op->batch); /* the locks may be those of a subtable that was split */
     }
-    rc = batch_flush(&op->batch);
+    rc = read_ahead(op, view, w);
+    if (rc == FAR_OK)
+        rc = batch_flush(&op->batch);
     if (rc != FAR_OK) {
         leave_line(op, w);
         return rc;
@@ -279,6 +293,23 @@ static int look_in_blocks(struct op *op, const struct rcuckoo_shape *s, struct w
     return rc;
 }
 
+/* Is it the key's block that was read behind the rows? By HINT-H1, if its slot names it. */
+static bool look_ahead(const struct rcuckoo_shape *s, struct write *w, uint64_t candidates)
+{
+    unsigned place = w->ahead.place;
+    struct index_probe probe = {
+        .key = w->key.bytes, .format = RCUCKOO_POINTER, .out = index_change_out(&w->change)};
+    if (w->ahead.slot == 0 || !(candidates >> place & 1) ||
+        rcuckoo_slot_pointer(s, w->row[place / RCUCKOO_SLOTS], place % RCUCKOO_SLOTS) !=
+            w->ahead.slot)
+        return false;
+    w->found = (struct index_found){.place = -1};
+    bool mine = index_probe_judge(&probe, &w->ahead, &w->found);
+    if (mine)
+        found_at(w, w->found.place);
+    return mine;
+}
+
 /* Looks for the key. Blocks are read if the key is in one, or if the user is to be asked about the
  * value. */
 static int look(struct op *op, struct rcuckoo_view *view, struct write *w)
@@ -293,7 +324,8 @@ static int look(struct op *op, struct rcuckoo_view *view, struct write *w)
     int rc = rcuckoo_slot_entry(view, w->row[w->in], w->slot, &w->entry);
     bool asks = w->change.want->present == CHANGE_ASK && !as_asked(s, w);
     if (rc == FAR_OK &&
-        (w->entry.kind == RCUCKOO_KEY_OUT || (asks && w->entry.kind == RCUCKOO_VALUE_OUT)))
+        (w->entry.kind == RCUCKOO_KEY_OUT || (asks && w->entry.kind == RCUCKOO_VALUE_OUT)) &&
+        !look_ahead(s, w, candidates))
         rc = look_in_blocks(op, s, w, candidates);
     return rc;
 }
@@ -395,6 +427,22 @@ static void drop_old(struct op *op, const struct write *w, uint64_t pointer, int
         pool_abandon(op->client, pointer_class(pointer));
 }
 
+/* The change took effect: the key has this entry now, and had the block `old`, or none. Remembers
+ * where its block is, if it has one. */
+static void note(struct rcuckoo_view *view, const struct write *w, const struct rcuckoo_path *path,
+                 const uint64_t *entry, unsigned tag, uint64_t old)
+{
+    const struct rcuckoo_shape *s = &view->shape;
+    struct index_hint now = {.slot = 0, .wrong = w->hint.slot != 0 && w->hint.slot != old};
+    struct rcuckoo_entry e;
+    if (rcuckoo_entry_of(s, tag, entry, &e) && e.kind > RCUCKOO_INLINE) {
+        now.slot = entry[s->value_at];
+        now.place = (path->row[0] == w->key.row[0] ? 0 : RCUCKOO_SLOTS) + path->slot[0];
+    }
+    if (now.slot != 0 || w->hint.slot != 0)
+        rcuckoo_hint_note(view, &w->key, now);
+}
+
 /* The key is there: its entry is replaced, or removed. */
 static int replace(struct op *op, struct rcuckoo_view *view, struct write *w, bool remove)
 {
@@ -409,6 +457,8 @@ static int replace(struct op *op, struct rcuckoo_view *view, struct write *w, bo
                                 pointer_make(&w->change.block, RCUCKOO_POINTER.generation), entry);
     int rc = write_path(op, view, w, &path, entry, tag);
     drop_old(op, w, old, rc);
+    if (rc == FAR_OK)
+        note(view, w, &path, entry, tag, old);
     return rc;
 }
 
@@ -470,7 +520,10 @@ static int insert(struct op *op, struct rcuckoo_view *view, struct write *w, boo
     unsigned tag =
         rcuckoo_encode(s, &w->key, w->change.want->value,
                        pointer_make(&w->change.block, RCUCKOO_POINTER.generation), entry);
-    return write_path(op, view, w, &path, entry, tag);
+    int rc = write_path(op, view, w, &path, entry, tag);
+    if (rc == FAR_OK)
+        note(view, w, &path, entry, tag, 0);
+    return rc;
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
@@ -500,6 +553,8 @@ static int act(struct op *op, struct rcuckoo_view *view, struct write *w, bool *
         rc = index_change_judge(&w->change, &w->found, action);
     if (rc == FAR_OK && may_insert(w))
         note_crowd(view, w);
+    if (rc == FAR_NOT_FOUND && w->hint.slot != 0)
+        rcuckoo_hint_note(view, &w->key, (struct index_hint){.slot = 0, .wrong = true});
     bool lacks_block = w->asked.valid && w->change.block.at == 0;
     if (rc == FAR_OK && !lacks_block && w->found.place >= 0)
         return replace(op, view, w, action == CHANGE_REMOVE);
