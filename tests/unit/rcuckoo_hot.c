@@ -116,6 +116,34 @@ static void values_in_blocks_take_a_round_trip_less(void **state)
     store_rig_close(&r);
 }
 
+/* A value that is inline now, and is the very word by which its slot named the block before. */
+static void a_value_that_looks_like_the_hint_is_no_block(void **state)
+{
+    static char value[100];
+    uint64_t got = 0;
+    size_t len = 0;
+    struct store_rig r;
+    struct rcuckoo_key key;
+    struct rcuckoo_sub sub;
+    (void)state;
+    rig(&r, "mem:?size=8m", "hot=1");
+    far_session *s = r.session, *other = store_rig_join_apart(&r);
+    struct op *op = &s->op;
+    assert_int_equal(far_put(s, r.table, "k", 1, value, sizeof value), FAR_OK);
+    struct rcuckoo_view *view = view_of(s, &r);
+    rcuckoo_key_set(view, (struct slice){"k", 1}, &key);
+    assert_int_equal(op_begin(op, NULL), FAR_OK);
+    assert_int_equal(rcuckoo_find(op, view, key.hash, &sub), FAR_OK);
+    uint64_t word = rcuckoo_hint(op, view, &sub, &key).slot;
+    op_end(op);
+    assert_true(word != 0);
+    assert_int_equal(far_put(other, r.table, "k", 1, &word, 8), FAR_OK);
+    assert_int_equal(far_get(s, r.table, "k", 1, &got, 8, &len), FAR_OK);
+    assert_true(len == 8 && got == word);
+    far_session_close(other);
+    store_rig_close(&r);
+}
+
 static void a_hint_that_is_out_of_date_says_nothing(void **state)
 {
     struct store_rig r;
@@ -300,6 +328,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keys_that_were_seen_take_a_round_trip_less),
         cmocka_unit_test(values_in_blocks_take_a_round_trip_less),
+        cmocka_unit_test(a_value_that_looks_like_the_hint_is_no_block),
         cmocka_unit_test(a_hint_that_is_out_of_date_says_nothing),
         cmocka_unit_test(hints_that_are_wrong_do_no_harm),
         cmocka_unit_test(a_row_that_was_moved_is_not_believed_because_of_a_hint),

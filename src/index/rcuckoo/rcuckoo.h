@@ -217,6 +217,10 @@ static inline uint64_t rcuckoo_slot_pointer(const struct rcuckoo_shape *s, uint6
     return rcuckoo_slot(s, row, slot)[s->value_at];
 }
 
+/* Does the slot name this block? An inline value may be any word. */
+bool rcuckoo_slot_names(const struct rcuckoo_shape *s, uint64_t *row, unsigned slot,
+                        uint64_t pointer);
+
 /* FAR_CORRUPT. */
 int rcuckoo_row_damaged(const struct rcuckoo_view *view, unsigned row);
 /* FLIP-1: the bit that explains the damage of a row, or INDEX_NO_BIT. */
@@ -262,8 +266,9 @@ struct index_hint rcuckoo_hint(const struct op *op, const struct rcuckoo_view *v
 /* The key has this block, or none: slot 0. `wrong`: its hint was of no use. */
 void rcuckoo_hint_note(struct rcuckoo_view *view, const struct rcuckoo_key *key,
                        struct index_hint now);
-/* Adds the READ of the block that a hint names, behind the rows (HINT-H1). */
-int rcuckoo_hint_read(struct op *op, const struct index_hint *hint, struct index_block *block);
+/* Adds the READ of the block that a hint names, behind the rows (HINT-H1). Without memory for it,
+ * block->slot is 0. */
+void rcuckoo_hint_read(struct op *op, const struct index_hint *hint, struct index_block *block);
 int rcuckoo_get(struct op *op, struct index_view *view, struct slice key, struct value_out *out);
 
 /* ---- rcuckoo_lock.c: taking and releasing locks ---------------------------------------------- */

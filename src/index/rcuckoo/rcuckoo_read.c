@@ -1,5 +1,5 @@
-/* get: both rows. If the key is in neither, the first one's meta word once more. Or only the row and
- * the block that a hint names. */
+/* get: both rows. If the key is in neither, the first one's meta word once more. Or only the row
+ * and the block that a hint names. */
 #include "index/rcuckoo/rcuckoo.h"
 
 /* Looks that may go wrong, because a row is being written, before the lock is looked at. */
@@ -168,18 +168,18 @@ static void note(struct rcuckoo_view *view, const struct look *l, uint64_t point
         rcuckoo_hint_note(view, &l->key, now);
 }
 
-int rcuckoo_hint_read(struct op *op, const struct index_hint *hint, struct index_block *block)
+void rcuckoo_hint_read(struct op *op, const struct index_hint *hint, struct index_block *block)
 {
     uint32_t bytes = size_class_bytes(pointer_class(hint->slot));
     void *image = op_buffer(op, BUF_BLOCK_IN, bytes);
+    *block = (struct index_block){.slot = 0};
     if (!image)
-        return FAR_NO_MEMORY;
+        return;
     *block = (struct index_block){
         .slot = hint->slot, .bytes = bytes, .place = hint->place, .image = image};
     batch_fence(&op->batch); /* HINT-H1 */
     batch_read(&op->batch, pointer_gaddr(hint->slot), 0, image, bytes);
     batch_may_be_freed(&op->batch);
-    return FAR_OK;
 }
 
 /* ---- judging --------------------------------------------------------------------------------- */
@@ -320,14 +320,14 @@ static int peek(struct op *op, struct rcuckoo_view *view, struct look *l, struct
     l->row[i] = row;
     batch_read(b, l->sub.rows, rcuckoo_row_at(s, l->key.row[i]), row, rcuckoo_row_bytes(s));
     batch_may_be_freed(b);
-    int rc = rcuckoo_hint_read(op, &l->hint, &block);
-    if (rc == FAR_OK)
-        rc = batch_flush(b);
+    rcuckoo_hint_read(op, &l->hint, &block);
+    int rc = batch_flush(b);
     if (rc != FAR_OK || !counts(view, l, i))
         return rc;
     unsigned candidates = rcuckoo_candidates(s, &l->key, row);
     struct index_probe probe = {.key = l->key.bytes, .format = RCUCKOO_POINTER, .out = out};
-    if (!(candidates >> slot & 1) || rcuckoo_slot_pointer(s, row, slot) != l->hint.slot)
+    if (block.slot == 0 || !(candidates >> slot & 1) ||
+        !rcuckoo_slot_names(s, row, slot, block.slot))
         return candidates ? deliver(op, view, l, i, candidates, out, found, &stale) : FAR_OK;
     *found = index_probe_judge(&probe, &block, &at); /* RCUCKOO-C3 */
     return *found ? index_deliver(&view->base, index_block_value(at.block), out) : FAR_OK;

@@ -210,6 +210,15 @@ unsigned rcuckoo_candidates(const struct rcuckoo_shape *s, const struct rcuckoo_
     return found;
 }
 
+bool rcuckoo_slot_names(const struct rcuckoo_shape *s, uint64_t *row, unsigned slot,
+                        uint64_t pointer)
+{
+    struct rcuckoo_entry e;
+    unsigned tag = rcuckoo_tags(s, row)[slot];
+    return tag != 0 && rcuckoo_entry_of(s, tag, rcuckoo_slot(s, row, slot), &e) &&
+           e.kind != RCUCKOO_INLINE && rcuckoo_slot_pointer(s, row, slot) == pointer;
+}
+
 int rcuckoo_slot_entry(const struct rcuckoo_view *view, uint64_t *row, unsigned slot,
                        struct rcuckoo_entry *e)
 {

@@ -195,12 +195,13 @@ static int prepare(struct op *op, const struct rcuckoo_view *view, struct write 
 }
 
 /* Adds the READ of the block that a hint names, if the key or the value in it will be needed. */
-static int read_ahead(struct op *op, const struct rcuckoo_view *view, struct write *w)
+static void read_ahead(struct op *op, const struct rcuckoo_view *view, struct write *w)
 {
     w->ahead.slot = 0;
     w->hint = rcuckoo_hint(op, view, &w->sub, &w->key);
     bool needs = !w->key.inside || w->change.want->present == CHANGE_ASK;
-    return needs && w->hint.slot != 0 ? rcuckoo_hint_read(op, &w->hint, &w->ahead) : FAR_OK;
+    if (needs && w->hint.slot != 0)
+        rcuckoo_hint_read(op, &w->hint, &w->ahead);
 }
 
 /* Locks, and reads the rows. *held: all locks are. */
@@ -221,9 +222,8 @@ static int lock(struct op *op, struct rcuckoo_view *view, struct write *w, bool 
                    r->range[i].count * rcuckoo_row_bytes(s));
         batch_may_be_freed(&op->batch); /* the locks may be those of a subtable that was split */
     }
-    rc = read_ahead(op, view, w);
-    if (rc == FAR_OK)
-        rc = batch_flush(&op->batch);
+    read_ahead(op, view, w);
+    rc = batch_flush(&op->batch);
     if (rc != FAR_OK) {
         leave_line(op, w);
         return rc;
@@ -300,8 +300,7 @@ static bool look_ahead(const struct rcuckoo_shape *s, struct write *w, uint64_t 
     struct index_probe probe = {
         .key = w->key.bytes, .format = RCUCKOO_POINTER, .out = index_change_out(&w->change)};
     if (w->ahead.slot == 0 || !(candidates >> place & 1) ||
-        rcuckoo_slot_pointer(s, w->row[place / RCUCKOO_SLOTS], place % RCUCKOO_SLOTS) !=
-            w->ahead.slot)
+        !rcuckoo_slot_names(s, w->row[place / RCUCKOO_SLOTS], place % RCUCKOO_SLOTS, w->ahead.slot))
         return false;
     w->found = (struct index_found){.place = -1};
     bool mine = index_probe_judge(&probe, &w->ahead, &w->found);
