@@ -70,7 +70,7 @@ static void keys_that_were_seen_take_a_round_trip_less(void **state)
         const char *tuning;
         uint64_t saved;
     } cases[] = {{"hot=0", 0}, {"hot=1", 1}, {"", 1}};
-    char two[] = "two";
+    char two[] = "two", two_more[] = "two+";
     (void)state;
     for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
         uint64_t saved = cases[i].saved;
@@ -84,6 +84,8 @@ static void keys_that_were_seen_take_a_round_trip_less(void **state)
         expect_rtts(s, 3 - saved);
         assert_int_equal(far_modify(s, r.table, KEY, append, two), FAR_OK);
         expect_rtts(s, 6 - 2 * saved);
+        assert_int_equal(far_modify(s, r.table, KEY, append, two_more), FAR_OK);
+        expect_rtts(s, 3 - saved); /* by now it knows that the answer needs a block */
         assert_int_equal(far_update(s, r.table, KEY, "three", 5), FAR_OK);
         expect_rtts(s, 3 - saved);
         expect_get(other, &r, "three", 2); /* not seen */
@@ -323,6 +325,36 @@ static void the_block_is_read_behind_the_rows(void **state)
     }
 }
 
+/* The block of an answer is written ahead of the redo that names it. */
+static void an_answer_is_written_ahead_of_its_redo(void **state)
+{
+    struct store_rig r;
+    char one[] = "one", one_more[] = "one+";
+    (void)state;
+    rig(&r, "mem:?size=8m", "hot=1");
+    put(r.session, &r, "one");
+    assert_int_equal(far_modify(r.session, r.table, KEY, append, one), FAR_OK);
+    unsigned order = r.fab->order, at = 0;
+    r.fab->order = ORDER_ALL & ~ORDER(FAB_W, FAB_W);
+    hook_on(r.session->client.ep);
+    hook.ops.post = post_seen;
+    memset(&seen, 0, sizeof seen);
+    assert_int_equal(far_modify(r.session, r.table, KEY, append, one_more), FAR_OK);
+    hook_off();
+    r.fab->order = order;
+    struct rcuckoo_key key;
+    gaddr block = pointer_gaddr(hint_of(r.session, &r, &key).slot);
+    while (at < seen.count &&
+           (seen.verb[at].kind != FAB_WRITE || seen.verb[at].off != gaddr_offset(block)))
+        at++;
+    assert_true(at + 1 < seen.count && seen.verb[at + 1].kind == FAB_WRITE);
+    assert_true(seen.verb[at + 1].flags & FAB_FENCE);
+    for (unsigned i = 0; i < at; i++) /* only the intent */
+        assert_true(seen.verb[i].kind != FAB_WRITE || i == 0);
+    expect_get(r.session, &r, "one++", 1);
+    store_rig_close(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -335,6 +367,7 @@ int main(void)
         cmocka_unit_test(a_row_that_is_not_whole_is_not_believed_because_of_a_hint),
         cmocka_unit_test(long_blocks_are_not_read_ahead),
         cmocka_unit_test(a_damaged_block_is_not_taken_for_an_absent_key),
+        cmocka_unit_test(an_answer_is_written_ahead_of_its_redo),
         cmocka_unit_test(the_block_is_read_behind_the_rows),
     };
     index_tested = "rcuckoo";

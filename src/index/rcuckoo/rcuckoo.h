@@ -136,8 +136,10 @@ struct rcuckoo_view {
     uint64_t tuning[RCUCKOO_TUNINGS];
     struct index_parts parts;
     struct rcuckoo_cache *cache;
-    struct index_hints *hints;       /* of keys with blocks: the pointer, and the place, which is
+    struct index_hints *hints; /* of keys with blocks: the pointer, and the place, which is
                                         row (0: A, 1: B) * RCUCKOO_SLOTS + slot */
+    bool answers;              /* the last answer of a modify needed a block, of this class */
+    unsigned answer_class;
     bool blocks;                     /* the session has seen some */
     unsigned crowded;                /* see rcuckoo_write.c */
     unsigned hits;                   /* looks in a row that found the key */

@@ -2,7 +2,8 @@
  * Changes. One round trip takes the locks and reads the rows, the next one writes and unlocks.
  *
  * An operation never waits while it holds a lock. If it needs anything that may take time (a block,
- * a wider set of locks, a split), it unlocks first, and starts over when it has it.
+ * a wider set of locks, a split), it unlocks first, and starts over when it has it. A modify that is
+ * likely to need a block takes memory for it before it locks.
  */
 #include "index/rcuckoo/rcuckoo.h"
 
@@ -44,6 +45,8 @@ struct write {
     struct index_block ahead; /* the block that it names, as it was read behind the rows; slot 0:
                                   it was not */
     struct asked asked;
+    gaddr reserve; /* memory for the block of a modify's answer, of this class; 0: none */
+    unsigned reserve_class;
     unsigned busy, widened, closings;
     bool fresh;  /* the cache has only rows that this operation has read */
     bool rested; /* it has waited for others, which index_lock_rest() bounds */
@@ -148,6 +151,13 @@ static int release(struct op *op, struct write *w)
     return rc;
 }
 
+static void drop_reserve(struct op *op, struct write *w)
+{
+    if (w->reserve != 0)
+        pool_free_unpublished(op->client, w->reserve, w->reserve_class);
+    w->reserve = 0;
+}
+
 /* Waits for others, without anything that the epoch would wait for. The line is blank meanwhile: if
  * it named the locks, the recovery of their dead holder would wait for this client (RCUCKOO-C9). */
 static int rest(struct op *op, struct rcuckoo_view *view, struct write *w)
@@ -160,6 +170,7 @@ static int rest(struct op *op, struct rcuckoo_view *view, struct write *w)
         w->line.place = 0;
     }
     index_change_drop(op, &w->change);
+    drop_reserve(op, w);
     w->asked.valid = false;
     w->rested = true;
     return rc == FAR_OK ? index_lock_rest(op, &view->base, &w->wait) : rc;
@@ -177,6 +188,24 @@ static int back_off(struct op *op, struct rcuckoo_view *view, struct write *w)
     return FAR_OK;
 }
 
+/* The user will be asked, and the session's last answer needed a block: so will this one, likely of
+ * the same size. If there is no memory for it, that is found out when the answer is known. */
+static int take_reserve(struct op *op, const struct rcuckoo_view *view, struct write *w,
+                        unsigned node)
+{
+    if (w->change.want->present != CHANGE_ASK || !view->answers || w->reserve != 0 ||
+        w->asked.valid || w->change.block.at != 0)
+        return FAR_OK;
+    unsigned wanted = pool_wanted(op->client);
+    w->reserve_class = view->answer_class;
+    int rc = pool_alloc_on(op, node, w->reserve_class, &w->reserve);
+    if (rc != FAR_POOL_FULL)
+        return rc;
+    w->reserve = 0;
+    pool_want(op->client, wanted);
+    return FAR_OK;
+}
+
 /* Takes what the operation needs before it locks: a line on the subtable's node, and a block if the
  * value is known and too long to be inline. */
 static int prepare(struct op *op, const struct rcuckoo_view *view, struct write *w)
@@ -189,6 +218,8 @@ static int prepare(struct op *op, const struct rcuckoo_view *view, struct write 
     if (known && w->change.block.at == 0 &&
         !rcuckoo_fits(&view->shape, &w->key, w->change.want->value.len))
         rc = index_change_prepare(op, &w->change, node);
+    if (rc == FAR_OK)
+        rc = take_reserve(op, view, w, node);
     if (rc == FAR_OK && w->line.place == 0)
         rc = journal_take(op, node, &w->line);
     return rc;
@@ -329,9 +360,32 @@ static int look(struct op *op, struct rcuckoo_view *view, struct write *w)
     return rc;
 }
 
-/* Asks the user. If a block is needed for the answer, that is noted (w->asked), and the operation
- * starts over without locks. */
-static int ask(const struct rcuckoo_view *view, struct op *op, struct write *w,
+/* The answer needs a block. If memory of its size is at hand, on the subtable's node, then preparing
+ * it takes no round trip, and the block is written ahead of the redo. Otherwise the answer is noted
+ * (w->asked), and the operation starts over without locks. */
+static int prepare_answer(struct rcuckoo_view *view, struct op *op, struct write *w, gaddr earlier,
+                          unsigned earlier_class)
+{
+    const struct rcuckoo_shape *s = &view->shape;
+    struct asked *a = &w->asked;
+    unsigned node = gaddr_node(w->sub.part.anchor);
+    unsigned size_class = size_class_for(block_bytes(w->key.bytes.len, w->change.want->value.len));
+    bool reserved = w->reserve != 0 && w->reserve_class == size_class;
+    bool kept = earlier != 0 && earlier_class == size_class && gaddr_node(earlier) == node;
+    drop_reserve(op, w);
+    view->answer_class = size_class;
+    if (reserved || kept)
+        return index_change_prepare(op, &w->change, node);
+    a->valid = true;
+    if (a->present) {
+        a->tag = rcuckoo_tags(s, w->row[w->in])[w->slot];
+        memcpy(a->entry, rcuckoo_slot(s, w->row[w->in], w->slot), 8 * (size_t)s->entry);
+    }
+    return FAR_OK;
+}
+
+/* Asks the user, unless the key is as it was when the user was asked last. */
+static int ask(struct rcuckoo_view *view, struct op *op, struct write *w,
                enum change_action *action)
 {
     const struct rcuckoo_shape *s = &view->shape;
@@ -347,16 +401,17 @@ static int ask(const struct rcuckoo_view *view, struct op *op, struct write *w,
     else if (a->present)
         old = index_block_value(w->found.block);
     int rc = index_decide(&view->base, w->change.want, old, action);
+    gaddr earlier = w->change.block.at;
+    unsigned earlier_class = w->change.block.size_class;
     index_change_drop(op, &w->change); /* of an earlier answer */
     w->change.written = false;
     a->action = *action;
-    a->valid = rc == FAR_OK && *action == CHANGE_STORE &&
-               !rcuckoo_fits(s, &w->key, w->change.want->value.len);
-    if (a->valid && a->present) {
-        a->tag = rcuckoo_tags(s, w->row[w->in])[w->slot];
-        memcpy(a->entry, rcuckoo_slot(s, w->row[w->in], w->slot), 8 * (size_t)s->entry);
-    }
-    return rc;
+    a->valid = false;
+    view->answers = rc == FAR_OK && *action == CHANGE_STORE &&
+                    !rcuckoo_fits(s, &w->key, w->change.want->value.len);
+    if (!view->answers)
+        return rc;
+    return prepare_answer(view, op, w, earlier, earlier_class);
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -395,6 +450,7 @@ static int write_path(struct op *op, struct rcuckoo_view *view, struct write *w,
     const struct rcuckoo_shape *s = &view->shape;
     uint64_t redo[RCUCKOO_REDO_BYTES / 8];
     unsigned words = make_redo(s, w, path, entry, tag, redo);
+    index_change_write_first(op, &w->change); /* ahead of the redo that names it */
     journal_redo(op, &w->line, redo, 8 * (size_t)words);
     for (const uint64_t *item = redo; item < redo + words; item += 1 + s->entry) {
         unsigned row = rcuckoo_redo_row(item[0]);
@@ -590,6 +646,7 @@ int rcuckoo_change(struct op *op, struct index_view *base, struct slice key, str
     w.line = (struct journal){0};
     w.guess.count = w.busy = w.widened = w.closings = 0;
     w.asked.valid = w.fresh = w.rested = false;
+    w.reserve = 0;
     w.wait = (struct index_lock_wait){0};
     rcuckoo_key_set(view, key, &w.key);
     int rc = FAR_CONTENTION;
@@ -605,5 +662,6 @@ int rcuckoo_change(struct op *op, struct index_view *base, struct slice key, str
     }
     if (w.line.place != 0)
         give_line(op, &w);
+    drop_reserve(op, &w);
     return index_change_end(op, &w.change, rc);
 }
