@@ -27,20 +27,20 @@ static void values_as_large_as_a_part_of_a_segment_are_replaced(void **state)
 {
     struct sephash_shape shape;
     (void)state;
-    sephash_shape_set(&shape, 32, 16, true, true);
+    sephash_shape_set(&shape, 32, 16, true, true, 512);
     assert_int_equal(class_of(1000), sephash_cur_class(&shape));
-    expect_replaced("slots=32&ratio=16&depth=0", 1000);
-    sephash_shape_set(&shape, 128, 64, true, true);
+    expect_replaced("slots=32&ratio=16&depth=0&lane=512&filter=1", 1000);
+    sephash_shape_set(&shape, 128, 64, true, true, 512);
     assert_int_equal(class_of(4000), sephash_page_class(&shape));
-    expect_replaced("slots=128&ratio=64&depth=2", 4000);
+    expect_replaced("slots=128&ratio=64&depth=2&lane=512&filter=1", 4000);
 }
 
 static void values_of_any_size_are_replaced(void **state)
 {
     (void)state;
     for (size_t len = 500; len <= 4000; len += SLOWER > 1 ? 3500 : 500) {
-        expect_replaced("slots=128&ratio=8&depth=0", len);
-        expect_replaced("slots=32&ratio=16&depth=2", len);
+        expect_replaced("slots=128&ratio=8&depth=0&lane=512&filter=1", len);
+        expect_replaced("slots=32&ratio=16&depth=2&lane=512&filter=1", len);
     }
 }
 

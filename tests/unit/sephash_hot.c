@@ -84,7 +84,7 @@ static void one_copy_of_a_popular_key_is_read(void **state)
 {
     struct cost gets, updates;
     (void)state;
-    open_rig("slots=128&depth=0", pool_knobs_default);
+    open_rig("slots=128&depth=0&lane=512", pool_knobs_default);
     for (uint32_t value = 0; value < 3; value++)
         assert_int_equal(put(g.r.session, 1, value), FAR_OK);
     expect(g.r.session, 1, 2);

@@ -75,7 +75,7 @@ TEST(a_walk_takes_no_torn_read_for_damage)
 {
     unsigned tears = 0;
     uint32_t keys = 8;
-    open_table("slots=512&ratio=4&depth=0");
+    open_table("slots=512&ratio=4&depth=0&lane=512");
     put_keys(&B, 0, keys);
     struct place slots = slots_place(AFTER_REQUEST);
     slots.each = true;
@@ -105,7 +105,7 @@ static bool removes_stray(const struct fab_req *req, unsigned verb)
 /* Right before A removes an entry behind an empty slot, keys are put until one is behind it. */
 TEST(a_repair_leaves_no_hole_among_the_slots)
 {
-    open_table("slots=512&ratio=4&depth=0");
+    open_table("slots=512&ratio=4&depth=0&lane=512");
     put_keys(&B, 0, 8);
     actor_reach(&A, slots_place(BEFORE), check_table, 0, 0);
     uint64_t off = A.verb->off;
@@ -124,7 +124,7 @@ TEST(a_repair_leaves_no_hole_among_the_slots)
  * behind it after another key was put. */
 TEST(a_torn_read_shows_no_state_that_never_was)
 {
-    open_table("slots=32&ratio=4&depth=0");
+    open_table("slots=32&ratio=4&depth=0&lane=512");
     expect_ok(put_key(&B, 1, 1));
     expect_ok(get_key(&A, 1, 0)); /* it knows the segment */
     actor_reach(&A, slots_place(AFTER_REQUEST), delete_key, 1, 0);
@@ -240,7 +240,7 @@ TEST(keys_that_no_split_separates_fill_the_table_cleanly)
     int rc = FAR_OK;
     struct knobs knobs = pool_knobs_default;
     knobs.hash_mask = 0;
-    open_actors("mem:?size=16m&clients=8", "sephash", "slots=128&ratio=1&depth=0", &knobs);
+    open_actors("mem:?size=16m&clients=8", "sephash", "slots=128&ratio=1&depth=0&lane=512", &knobs);
     for (; keys < 4000 && rc == FAR_OK; keys += rc == FAR_OK)
         rc = put_key(&B, keys, keys);
     printf("    %u keys, then %s\n", keys, far_strerror(rc));
@@ -256,9 +256,9 @@ TEST(deletes_go_on_however_often_the_pool_runs_full)
         size_t value;
     } run[] = {{"slots=4&ratio=1&depth=0", 4},
                {"slots=4&ratio=1&depth=0", 400},
-               {"slots=32&ratio=16&depth=0", 4},
-               {"slots=32&ratio=16&depth=0", 1000},
-               {"slots=128&ratio=64&depth=2", 16000}};
+               {"slots=32&ratio=16&depth=0&lane=512", 4},
+               {"slots=32&ratio=16&depth=0&lane=512", 1000},
+               {"slots=128&ratio=64&depth=2&lane=512", 16000}};
     static char value[16384];
     for (unsigned i = 0; i < sizeof run / sizeof *run; i++) {
         uint32_t put = 0, gone = 0;
@@ -364,7 +364,7 @@ TEST(the_directory_is_only_advice)
 TEST(a_mark_comes_before_its_slot)
 {
     unsigned filled = 0;
-    open_table("slots=4&ratio=4&depth=0");
+    open_table("slots=4&ratio=4&depth=0&filter=1");
     expect_ok(put_key(&B, 1, 1));
     assert_int_equal(get_key(&B, 2, 0), FAR_NOT_FOUND);
     struct place slot = {A_CAS, .side = AFTER, .of = sephash_target(segment_of(2)->state),
@@ -542,7 +542,7 @@ TEST(no_word_of_an_anchor_comes_again)
     assert_true(again > 0); /* memory was used again */
 }
 
-/* ---- how far a CurSegment was filled that was replaced meanwhile ----------------------------- */
+/* ---- what is known of a CurSegment that was replaced meanwhile ------------------------------- */
 TEST(what_was_counted_in_another_segment_is_forgotten)
 {
     open_table("slots=4&ratio=4&depth=0");
@@ -551,9 +551,10 @@ TEST(what_was_counted_in_another_segment_is_forgotten)
     struct sephash_segment old = *segment_of(1);
     merge_all(1);
     assert_true(segment_of(1)->state != old.state);
-    unsigned filled = segment_of(1)->filled, barren = segment_of(1)->barren;
-    sephash_know_filled(view_of(&B), &old, 3); /* as an operation that ends now */
-    assert_int_equal(segment_of(1)->filled, filled);
+    unsigned barren = segment_of(1)->barren;
+    old.seen = segment_of(1)->seen + 5; /* as an operation that ends now */
+    sephash_know_seen(view_of(&B), &old);
+    assert_true(segment_of(1)->seen < old.seen);
     sephash_know_barren(view_of(&B), &old, barren + 1);
     assert_int_equal(segment_of(1)->barren, barren);
     expect_ok(put_key(&B, 1, 5));
@@ -616,7 +617,7 @@ static bool is_first(const struct fab_req *req, unsigned verb)
 TEST(a_walk_does_not_mistake_growth_for_damage)
 {
     unsigned asks = 0;
-    open_actors("mem:?size=16m&clients=8", "sephash", "slots=64&ratio=2", NULL);
+    open_actors("mem:?size=16m&clients=8", "sephash", "slots=64&ratio=2&lane=512", NULL);
     for (next_key = 0; next_key < 100; next_key++)
         expect_ok(put_key(&B, next_key, 0));
     assert_int_equal(far_exists(A.s, A.t, "x", 1), FAR_NOT_FOUND);

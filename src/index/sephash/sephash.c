@@ -126,7 +126,8 @@ static int choose_shape(struct maker *k, const struct index_options *options)
     struct sephash_shape *s = &k->shape;
     uint64_t pool_bytes = 0;
     sephash_shape_set(s, tuning[SEPHASH_TUNING_SLOTS], tuning[SEPHASH_TUNING_RATIO],
-                      tuning[SEPHASH_TUNING_FILTER], tuning[SEPHASH_TUNING_POINTS]);
+                      tuning[SEPHASH_TUNING_FILTER], tuning[SEPHASH_TUNING_POINTS],
+                      tuning[SEPHASH_TUNING_LANE]);
     if (sephash_room(s) > ROOM_MAX)
         return err_fail(FAR_INVALID, "index sephash: slots * ratio must not be more than %u",
                         ROOM_MAX / SEPHASH_PAGES * 16);
@@ -167,6 +168,7 @@ static int sephash_create(struct op *op, const struct index_options *options, ui
     k.root.filter = (uint32_t)tuning[SEPHASH_TUNING_FILTER];
     k.root.points = (uint32_t)tuning[SEPHASH_TUNING_POINTS];
     k.root.depth = (uint32_t)tuning[SEPHASH_TUNING_DEPTH];
+    k.root.lane = (uint32_t)tuning[SEPHASH_TUNING_LANE];
     k.root.checksum = sephash_root_sum(&k.root);
     if (rc == FAR_OK) {
         struct sephash_root *image = op_buffer(op, BUF_INDEX, sizeof *image);
@@ -191,7 +193,7 @@ static int sephash_discard(struct op *op, gaddr at)
     int rc = index_held(op, index_read_root(op, at, &root, sizeof root));
     if (rc != FAR_OK)
         return rc;
-    sephash_shape_set(&shape, root.slots, root.ratio, root.filter, root.points);
+    sephash_shape_set(&shape, root.slots, root.ratio, root.filter, root.points, root.lane);
     uint64_t count = 1ull << root.start;
     uint64_t *first = op_buffer(op, BUF_BULK, 8 * count);
     if (!first)
@@ -219,22 +221,24 @@ static int sephash_discard(struct op *op, gaddr at)
 
 static const struct tuning_param sephash_tuning[] = {
     [SEPHASH_TUNING_SLOTS] = {"slots", "entries of a CurSegment", SEPHASH_SLOTS_MIN,
-                              SEPHASH_SLOTS_MAX, 128},
+                              SEPHASH_SLOTS_MAX, 256},
     [SEPHASH_TUNING_RATIO] = {"ratio", "how many times as large a MainSegment may become", 1, 1024,
-                              64},
-    [SEPHASH_TUNING_FILTER] = {"filter", "1: CurSegments have filters; 0: lookups read all of them",
-                               0, 1, 1},
+                              32},
+    [SEPHASH_TUNING_FILTER] = {"filter", "1: CurSegments have filters; 0: lookups read their lanes",
+                               0, 1, 0},
     [SEPHASH_TUNING_POINTS] = {"points",
                                "1: FPTables with record points; 0: with a number for each fp", 0, 1,
                                1},
     [SEPHASH_TUNING_DEPTH] = {"depth", "bits of the hash that the first segments have", 0,
                               START_BITS_MAX, 2},
+    [SEPHASH_TUNING_LANE] = {"lane", "slots of a lane of a CurSegment", SEPHASH_LANE_MIN,
+                             SEPHASH_SLOTS_MAX, 14},
     {NULL, NULL, 0, 0, 0},
 };
 
-static const char *const varied[] = {"slots=4&ratio=1&depth=0&filter=0",
-                                     "slots=8&ratio=2&depth=1&points=0", "slots=40&ratio=1&depth=0",
-                                     NULL};
+static const char *const varied[] = {"slots=4&ratio=1&depth=0&filter=1",
+                                     "slots=8&ratio=2&depth=1&points=0",
+                                     "slots=40&ratio=1&depth=0&lane=8", NULL};
 
 const struct index_ops sephash_index = {
     .name = "sephash",

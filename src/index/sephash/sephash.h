@@ -6,8 +6,8 @@
  * the interleavings that made it necessary.
  *
  * A segment has the keys with one suffix of the hash. Its anchor names its CurSegment C, and C
- * names the pages of its MainSegment M. All changes are appended to C. When C is full, any client
- * makes a new pair (C', M') of both, or two pairs if M' becomes too large, and changes the anchor's
+ * names the pages of its MainSegment M. All changes are appended to C. When C is full for
+ * a key, any client makes a new pair (C', M') of both, or two pairs if M' becomes too large, and changes the anchor's
  * word.
  *
  *                     append        merge              split
@@ -27,30 +27,32 @@
  *
  * Guarantees, each used by those after it
  *
- *   SEPHASH-H1  Slots fill in order, and each once. A client CASes slot i from 0 only if it has
- *       seen that the slots below i are filled. So C is a sequence, and a state of C is its length.
- *       (In a full pool slots may be filled out of order with a word that means nothing, so that
- *       the segment can be merged.)
+ *   SEPHASH-H1  C has lanes of slots, and a spill behind them. A key may have the slots of its
+ *       lane, and behind these the slots of the spill. They fill in this order, and each once: a
+ *       client CASes one of them from 0 only if it has seen that those before it are filled. So
+ *       what C has of a key is a sequence, and a state of it is its length.
  *   SEPHASH-H2  C is current from the CAS that makes its anchor name it to the CAS that makes it
- *       name another. The second comes after all slots are filled: the client that does it has seen
- *       that. So a CAS that fills a slot does so while C is current, and when merging begins, both
- *       segments are constant. All clients that merge a segment read the same, and one of their CAS
- *       succeeds, because the anchor's word has a generation. Any of them may die.
- *   SEPHASH-H3  The slots of C up to the first empty one that a READ has found, together with M,
- *       are the segment's state at one instant of the operation. Let slot i be found empty, and
+ *       name another. The second comes after all lanes and the spill are full or closed: the client
+ *       that does it has put a word that means nothing into the first empty slot of each, and
+ *       nobody appends behind such a word. So a CAS that fills a slot does so while C is current,
+ *       and when C is replaced, both segments have been constant since. All clients that merge a
+ *       segment read the same, and one of their CAS succeeds, because the anchor's word has a
+ *       generation. Any of them may die.
+ *   SEPHASH-H3  The slots of a key up to the first empty one that READs have found, together with
+ *       M, are the key's state at one instant of the operation. Let slot i be found empty, and
  *       those below it filled. Then there is an instant when exactly those were filled: slot i-1
  *       was filled before the READ ended, and slot i is filled after it began. If C was replaced
- *       before that, the READ finds it full, and its last state held up to that CAS. The operation
+ *       before that, the READ finds it full or closed, and its last state held up to that CAS. The operation
  *       has read the anchor, so it has begun before C was replaced. So a READ of the slots needs no
  *       second look, nor an order against the READs of the anchor and of M.
  *   SEPHASH-H4  Exact results. An operation judges the key by such a state with n filled slots, and
- *       CASes slot n. If that succeeds, the segment was in this state at that time. If it fails,
+ *       CASes slot n. If that succeeds, the key was in this state at that time. If it fails,
  *       the word that was found is all that is new. If that one can be of the key, it looks again.
  *       If not, the judgement holds for the state with n + 1 slots, and so on. It does not matter
  *       whether such words were found by CAS or by a READ, up to the first empty slot (SEPHASH-H3).
  *       A put or an update may be done then (CHANGE-C1): slot n was filled after the look that has
- *       found it empty, and right before that the segment was in the state that was judged.
- *   SEPHASH-H5  The filter. A client writes the mark of a key ahead of the CAS of its slot, in the
+ *       found it empty, and right before that the key was in the state that was judged.
+ *   SEPHASH-H5  The filter, if there is one. A client writes the mark of a key ahead of the CAS of its slot, in the
  *       same batch: a mark that is found 0 says that no slot with the key was filled then. All
  *       write the same word 1, and nobody clears it: a new C has a new filter.
  *   SEPHASH-H6  Memory. An operation writes to C, and follows words of C and M, only if it has read
@@ -99,6 +101,7 @@ enum sephash_tuning {
     SEPHASH_TUNING_FILTER,
     SEPHASH_TUNING_POINTS,
     SEPHASH_TUNING_DEPTH,
+    SEPHASH_TUNING_LANE,
     SEPHASH_TUNINGS
 };
 
@@ -107,10 +110,11 @@ struct sephash_segment {
     struct index_part part; /* anchor, suffix, depth */
     uint64_t state;         /* of the anchor when the rest was true; 0: nothing is known */
     uint64_t seen;          /* the epoch of the operation that found this last */
-    uint16_t filled;        /* this many slots are */
-    uint16_t barren;        /* with this many, it had no block that was not needed any more */
+    uint16_t barren;        /* with this many slots filled, it had no block to give back */
     uint16_t err, points;
-    bool busy; /* the session's last change here has met others that append */
+    uint16_t spilled; /* this many slots of the spill are filled, and perhaps more */
+    uint64_t full;    /* a bit for each lane: all of its slots are filled */
+    uint64_t busy;    /* a bit for each lane: the session's last change there has met others */
     uint32_t entries;
     uint64_t page[SEPHASH_PAGES];
 };
@@ -146,6 +150,7 @@ struct sephash_key {
     uint64_t hash;
     unsigned fp, fp2;
     unsigned bucket; /* of the filter */
+    unsigned lane;
 };
 void sephash_hash(const struct sephash_view *view, struct slice bytes, struct sephash_key *key);
 /* The tag that the key's entries have in a segment of that depth. */
@@ -177,9 +182,11 @@ static inline struct sephash_known *sephash_known_of(const struct sephash_view *
 /* Notes what was read of a segment, unless the session knows another one there by now. */
 int sephash_know(struct sephash_view *view, const struct sephash_segment *segment,
                  const uint16_t *table);
-/* Notes how many slots are filled. */
-void sephash_know_filled(struct sephash_view *view, const struct sephash_segment *segment,
-                         unsigned filled);
+/* Notes that the segment was found as it is known. */
+void sephash_know_seen(struct sephash_view *view, const struct sephash_segment *segment);
+/* Notes that the lane is full. filled: of the slots that its keys may have. */
+void sephash_know_full(struct sephash_view *view, const struct sephash_segment *segment,
+                       unsigned lane, unsigned filled);
 /* Notes that a merge with this many slots filled would give no block back. */
 void sephash_know_barren(struct sephash_view *view, const struct sephash_segment *segment,
                          unsigned filled);
@@ -192,19 +199,23 @@ struct sephash_look {
     bool current; /* this operation has read the anchor, and it names the segment */
     bool misled;  /* what was read is not the anchor */
     bool has_slots;
-    unsigned first;  /* slot that was read */
-    unsigned filled; /* slots up to the first empty one. Those below `first` are not in the image */
-    uint64_t *slots, *range; /* in BUF_INDEX and BUF_BULK */
-    const uint16_t *table;   /* in BUF_INDEX, after sephash_learn() */
-    uint64_t mark;           /* of the filter */
-    uint64_t *candidate;     /* in BUF_BULK: newest first */
+    unsigned lane;   /* of the key */
+    unsigned room;   /* slots that the key may have, and that were read */
+    unsigned filled; /* slots that the key may have, up to the first empty one; or all that are */
+    bool full;       /* nothing more can be appended for the key; or at all */
+    uint64_t *slots; /* in BUF_INDEX: the lane and the spill; or all slots */
+    uint16_t in_lane[SEPHASH_LANES_MAX], in_spill; /* if all were read: those that are filled */
+    uint64_t *range;                               /* in BUF_BULK */
+    const uint16_t *table;                         /* in BUF_INDEX, after sephash_learn() */
+    uint64_t mark;                                 /* of the filter */
+    uint64_t *candidate;                           /* in BUF_BULK: newest first */
     unsigned in_slots, candidates;
 };
 enum sephash_wanted {
-    SEPHASH_WINDOW = 1, /* the first empty slot */
-    SEPHASH_SLOTS = 2,  /* all slots */
-    SEPHASH_MARK = 4,   /* the mark of the key, unless all slots are read */
-    SEPHASH_RANGE = 8,  /* the entries of the MainSegment */
+    SEPHASH_LANE = 1,  /* the slots of the key's lane */
+    SEPHASH_SLOTS = 2, /* all slots */
+    SEPHASH_MARK = 4,  /* the mark of the key */
+    SEPHASH_RANGE = 8, /* the entries of the MainSegment */
 };
 /* Reads what is wanted of the key's segment, with what is in the batch. If the session knew another
  * segment, or none, it takes more round trips. */
@@ -214,12 +225,23 @@ int sephash_look(struct op *op, struct sephash_view *view, const struct sephash_
  * cache. */
 int sephash_learn(struct op *op, struct sephash_view *view, uint64_t state,
                   struct sephash_look *look);
+/* Adds the READ of the slots of the key's lane, and of the spill if the lane is known to be full. The
+ * flush is followed by sephash_count_lane(), which may have to read the spill. */
+void sephash_read_lane(struct op *op, const struct sephash_view *view, struct sephash_look *look);
+int sephash_count_lane(struct op *op, struct sephash_view *view, struct sephash_look *look);
 /* Adds the READ of all slots; the flush is followed by sephash_count_slots(). */
-void sephash_read_slots(struct op *op, const struct sephash_view *view, struct sephash_look *look,
-                        unsigned first);
-/* Adds the READ of the slots behind those that were filled, of a segment that is current. */
-void sephash_read_on(struct op *op, const struct sephash_view *view, struct sephash_look *look);
+void sephash_read_slots(struct op *op, const struct sephash_view *view, struct sephash_look *look);
 void sephash_count_slots(const struct sephash_view *view, struct sephash_look *look);
+/* Adds the READ of the key's slots behind those that were filled, of a segment that is current. */
+void sephash_read_on(struct op *op, const struct sephash_view *view, struct sephash_look *look);
+/* All slots were read: is this one filled, and are those before it in its lane or the spill? */
+static inline bool sephash_slot_counts(const struct sephash_shape *shape,
+                                       const struct sephash_look *look, unsigned slot)
+{
+    unsigned spill = shape->lanes * shape->lane;
+    return slot < spill ? slot % shape->lane < look->in_lane[slot / shape->lane]
+                        : slot - spill < look->in_spill;
+}
 /* Adds the READs of some entries of the MainSegment. */
 void sephash_read_main(struct op *op, const struct sephash_view *view,
                        const struct sephash_segment *segment, unsigned from, unsigned to,
@@ -261,11 +283,14 @@ struct sephash_state {
     struct sephash_item *items;
     unsigned count;
 };
-/* Reads it, with what is in the batch. The items are those that had to be compared, and say which
- * entries do not count; the caller frees them. */
+/* Reads its words, with what is in the batch. */
+int sephash_read_words(struct op *op, struct sephash_view *view, struct sephash_state *state);
+/* Decides on them. The items are those that had to be compared, and say which entries do not count;
+ * the caller frees them. */
+int sephash_judge_words(struct op *op, struct sephash_view *view, struct sephash_state *state);
 int sephash_read_state(struct op *op, struct sephash_view *view, struct sephash_state *state);
 /* Clears the words that do not count. */
-void sephash_clear_dead(struct sephash_state *state);
+void sephash_clear_dead(const struct sephash_view *view, struct sephash_state *state);
 
 /* ---- sephash_reserve.c ----------------------------------------------------------------------- */
 /* Objects for the reserve. */

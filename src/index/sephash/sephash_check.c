@@ -8,8 +8,8 @@
  *       belongs to the segment and has the entry's tag;
  *   SEPHASH-W3  MainSegments are sorted by fp, and the FPTable says where each fp is;
  *   SEPHASH-W4  no key is in a MainSegment twice (SEPHASH-H2);
- *   SEPHASH-W5  the slots behind an empty one are empty (SEPHASH-H1), and the keys of the others
- *       are marked in the filter (SEPHASH-H5);
+ *   SEPHASH-W5  the slots behind an empty one of their lane are empty (SEPHASH-H1), and the keys of
+ *       the others are marked in the filter, if there is one (SEPHASH-H5);
  *   SEPHASH-W6  every entry of the directory leads to an anchor of its suffix (PARTS-2).
  */
 #include "index/parts_walk.h"
@@ -112,23 +112,33 @@ static int each_block(void *arg, unsigned place, const void *block)
     return FAR_OK;
 }
 
+/* Is there an entry in the slot, and an empty slot before it? */
+static bool is_behind(const struct walk *w, unsigned slot)
+{
+    const struct sephash_look *l = &w->state.look;
+    uint64_t word = w->words[l->segment.entries + slot];
+    return word != 0 && word != SEPHASH_VOID && word != SEPHASH_CLOSED &&
+           !sephash_slot_counts(&w->view->shape, l, slot);
+}
+
 static int check_words(struct walk *w)
 {
     const struct sephash_look *l = &w->state.look;
-    unsigned entries = l->segment.entries, used = entries + l->filled;
+    unsigned entries = l->segment.entries, slots = w->view->shape.slots;
     w->base.seen_count = 0;
     for (unsigned i = 0; i < entries; i++)
         if (w->kept[i] != 0 && !in_range(w, i)) /* SEPHASH-W3 */
             found(w, UNSORTED, i);
-    for (unsigned i = used; i < entries + w->view->shape.slots; i++)
-        if (w->words[i] != 0 && w->words[i] != SEPHASH_VOID)
-            found(w, BEHIND, i);
-    if (used > 0 &&
+    for (unsigned i = 0; i < slots; i++)
+        if (is_behind(w, i))
+            found(w, BEHIND, entries + i);
+    if (entries + l->filled > 0 &&
         w->view->shape.buckets) /* with the blocks, behind the slots: marks come before them */
         batch_read(&w->base.op->batch, sephash_target(l->segment.state), sephash_filter_at(0),
                    w->marks, 8 * w->view->shape.buckets);
-    int rc = index_walk_blocks(
-        w->base.op, &(struct index_walk_blocks){SEPHASH_SLOT, used, has_block, each_block, w});
+    int rc =
+        index_walk_blocks(w->base.op, &(struct index_walk_blocks){SEPHASH_SLOT, entries + slots,
+                                                                  has_block, each_block, w});
     index_walk_twice(&w->base, TWICE, w->words); /* SEPHASH-W4 */
     return rc;
 }
@@ -177,15 +187,23 @@ static bool is_older(const struct walk *w, unsigned place, unsigned than)
     return than >= entries || place > than;
 }
 
+/* Does a lookup come to the entry? */
+static bool counts(const struct walk *w, unsigned place)
+{
+    unsigned entries = w->state.look.segment.entries;
+    return place < entries || sephash_slot_counts(&w->view->shape, &w->state.look, place - entries);
+}
+
 /* Removes the older entries that a damaged one may have replaced or deleted, and then itself
  * (SEPHASH-H9). */
 static int remove_damaged(struct walk *w, const struct index_finding *f, bool *done)
 {
     const struct sephash_look *l = &w->state.look;
-    for (unsigned i = 0; i < l->segment.entries + l->filled; i++) {
+    for (unsigned i = 0; i < l->segment.entries + w->view->shape.slots; i++) {
         struct index_finding older = {.place = i, .found = w->words[i]};
         bool removed = false;
-        if (((older.found ^ f->found) & SEPHASH_TAG) != 0 || !is_older(w, i, f->place))
+        if (!counts(w, i) || ((older.found ^ f->found) & SEPHASH_TAG) != 0 ||
+            !is_older(w, i, f->place))
             continue;
         int rc = change_word(w, &older, SEPHASH_VOID, &removed);
         if (rc != FAR_OK)
@@ -264,7 +282,7 @@ static int read_segment(struct walk *w)
     if (rc == FAR_OK) {
         memcpy(w->words, w->state.main, entries * sizeof *w->words);
         memcpy(w->words + entries, l->slots, shape->slots * sizeof *w->words);
-        sephash_clear_dead(&w->state);
+        sephash_clear_dead(w->view, &w->state);
         memcpy(w->kept, w->state.main, entries * sizeof *w->kept);
         memcpy(w->kept + entries, l->slots, shape->slots * sizeof *w->kept);
     }
@@ -309,7 +327,9 @@ static int visit_segment(struct walk *w, const struct index_part *a, uint64_t st
     mark(w, sephash_target(state), sephash_cur_class(shape));
     for (unsigned i = 0; i < sephash_pages_held(l->segment.page); i++)
         mark_pointer(w, l->segment.page[i]);
-    for (unsigned i = 0; i < l->segment.entries + l->filled; i++) {
+    for (unsigned i = 0; i < l->segment.entries + shape->slots; i++) {
+        if (!counts(w, i))
+            continue;
         if (w->kept[i] != 0 && !sephash_untold(w->kept[i]))
             index_walk_slot(&w->base.info, NULL, w->words[i]);
         if (w->base.marker && pointer_gaddr(w->words[i]) != 0)

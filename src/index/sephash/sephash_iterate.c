@@ -9,8 +9,8 @@
  * before it have been returned. The 23 bits take the key itself. They are known only if its block
  * was read because its group (fp and fp2) has other entries, and count as 0 otherwise.
  *
- *   SEPHASH-I1  What is returned was true at one instant: a call takes the entries of a segment
- *       from one state of it (SEPHASH-H3).
+ *   SEPHASH-I1  What is returned of a key was true at one instant: a call takes its entries from one
+ *       state (SEPHASH-H3). Keys of different lanes may have different instants.
  *   SEPHASH-I2  A call goes on to the end of what it has read, or to the first entry that does not
  *       fit. If a split has moved the rest of a segment to its second half, whose interval begins
  *       later, then what was returned of that half is returned again: keys may come twice, but none
@@ -132,16 +132,17 @@ static int list_part(struct op *op, struct sephash_view *view, struct iteration 
     } while (rc == FAR_OK && it->end_fp <= first_fp(it));
     if (rc != FAR_OK)
         return rc;
-    unsigned entries = it->to - it->from, filled = it->look.filled;
-    it->items = calloc(entries + filled + 1, sizeof *it->items);
-    it->list = calloc(entries + filled + 1, sizeof *it->list);
+    unsigned entries = it->to - it->from, slots = view->shape.slots;
+    it->items = calloc(entries + slots + 1, sizeof *it->items);
+    it->list = calloc(entries + slots + 1, sizeof *it->list);
     if (!it->items || !it->list)
         return err_fail(FAR_NO_MEMORY, "no memory for a part of a segment");
     it->count = 0;
-    for (unsigned i = 0; i < filled; i++)
-        add_item(it, it->look.slots[i], filled - 1 - i);
+    for (unsigned i = 0; i < slots; i++)
+        if (sephash_slot_counts(&view->shape, &it->look, i))
+            add_item(it, it->look.slots[i], slots - 1 - i);
     for (unsigned i = 0; i < entries; i++)
-        add_item(it, it->main[i], filled + i);
+        add_item(it, it->main[i], slots + i);
     rc = sephash_resolve(op, it->items, it->count);
     if (rc == FAR_OK)
         list_items(view, it);

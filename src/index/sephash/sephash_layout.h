@@ -7,7 +7,7 @@
  *   anchor --> CurSegment -----> pages of the MainSegment
  *      \         header            entries, sorted by fp
  *       \        filter
- *        \       slots
+ *        \       slots, in lanes
  *         \      FPTable
  *          \-> fork, if it was split --> two anchors
  *
@@ -44,6 +44,9 @@ _Static_assert(SEPHASH_DEP_AT + INDEX_SPLIT_BITS == 64, "an entry is a word");
 /* A delete whose key cannot be told any more, because its block is damaged: a tag, and no address
  * (SEPHASH-H9). */
 #define SEPHASH_UNTOLD (2ull << POINTER_CLASS_AT)
+
+/* No slot behind it in its lane is ever filled (SEPHASH-H2). */
+#define SEPHASH_CLOSED (3ull << POINTER_CLASS_AT)
 
 static inline bool sephash_untold(uint64_t entry)
 {
@@ -122,6 +125,8 @@ static inline uint64_t sephash_fork_sum(const struct sephash_fork *fork)
 #define SEPHASH_PAGES     20u /* of a MainSegment, at most */
 #define SEPHASH_SLOTS_MIN 4u  /* of a CurSegment */
 #define SEPHASH_SLOTS_MAX 512u
+#define SEPHASH_LANE_MIN  8u /* slots of a lane, if there are several */
+#define SEPHASH_LANES_MAX (SEPHASH_SLOTS_MAX / SEPHASH_LANE_MIN)
 #define SEPHASH_PAGE_MIN  8u /* entries */
 
 struct sephash_head {
@@ -156,6 +161,8 @@ static inline int8_t sephash_point_delta(uint16_t point)
 /* The sizes of a table's parts. */
 struct sephash_shape {
     unsigned slots, buckets; /* of a CurSegment and its filter; no buckets: no filter */
+    unsigned lane, lanes;    /* slots of a lane, and how many lanes there are */
+    unsigned spill;          /* the slots behind them, for keys whose lanes are full */
     unsigned limit;          /* entries of a MainSegment from which on it is split */
     unsigned page;           /* entries of a page */
     bool plain;              /* the FPTable has a number for each fp */
@@ -168,9 +175,12 @@ static inline unsigned sephash_largest(unsigned a, unsigned b, unsigned c)
  * last one is empty, and what one segment gives back serves any other. There is room for what a
  * segment has when it is split, and for some more. */
 static inline void sephash_shape_set(struct sephash_shape *s, uint64_t slots, uint64_t ratio,
-                                     bool filter, bool points)
+                                     bool filter, bool points, uint64_t lane)
 {
     s->slots = (unsigned)slots;
+    s->lanes = slots >= 2 * lane ? (unsigned)((slots - slots / 4) / lane) : 1;
+    s->lane = s->lanes > 1 ? (unsigned)lane : s->slots / s->lanes;
+    s->spill = s->slots - s->lanes * s->lane;
     s->buckets = filter ? s->slots : 0;
     s->limit = (unsigned)(slots * ratio);
     s->page = sephash_largest(SEPHASH_PAGE_MIN, (s->limit + 15) / 16,
@@ -184,6 +194,16 @@ static inline uint64_t sephash_filter_at(unsigned bucket)
 static inline uint64_t sephash_slot_at(const struct sephash_shape *s, unsigned slot)
 {
     return sizeof(struct sephash_head) + 8ull * (s->buckets + slot);
+}
+/* The slots that a key may have: those of its lane, then the spill. */
+static inline unsigned sephash_reach(const struct sephash_shape *s)
+{
+    return s->lane + s->spill;
+}
+/* The slot that is such a one. */
+static inline unsigned sephash_reached(const struct sephash_shape *s, unsigned lane, unsigned i)
+{
+    return i < s->lane ? lane * s->lane + i : s->lanes * s->lane + i - s->lane;
 }
 static inline uint64_t sephash_table_at(const struct sephash_shape *s)
 {
@@ -251,9 +271,8 @@ struct sephash_root {
     uint64_t unused[2];
     uint64_t first; /* the array of the first anchors' addresses: 2^start of them */
     uint32_t start, depth_max;
-    uint32_t slots, ratio, filter, points, depth; /* of the tuning */
-    uint32_t zero;
-    uint64_t checksum; /* of the constant words before it */
+    uint32_t slots, ratio, filter, points, depth, lane; /* of the tuning */
+    uint64_t checksum;                                  /* of the constant words before it */
     uint64_t reserved[2];
 };
 _Static_assert(offsetof(struct sephash_root, first) == 192, "three lines before what is constant");

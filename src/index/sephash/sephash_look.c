@@ -7,8 +7,8 @@
 
 #include <string.h>
 
-/* Slots that a put reads to find the first empty one. */
-#define WINDOW 16u
+/* Slots of the spill that are read behind those that the session knows to be filled. */
+#define SPILL_MORE 4u
 
 /* If the session has not met a segment for more epochs than this, it does not use what it knows of
  * it: the generation of the anchor's word might have come round meanwhile. */
@@ -25,6 +25,7 @@ struct images {
     struct sephash_head head;
     uint16_t table[SEPHASH_FPS];
     uint64_t slots[SEPHASH_SLOTS_MAX];
+    uint64_t lane[SEPHASH_SLOTS_MAX]; /* what a key may have of them */
 };
 
 static struct images *images_of(struct op *op)
@@ -38,6 +39,7 @@ static void set_range(const struct sephash_view *view, const struct sephash_key 
 {
     const struct sephash_segment *s = &l->segment;
     l->tag = sephash_key_tag(view, key, s->part.depth);
+    l->lane = key->lane;
     if (wanted & SEPHASH_RANGE)
         sephash_table_find(view->shape.plain, table, s->points, s->err, s->entries, key->fp,
                            &l->from, &l->to);
@@ -63,39 +65,90 @@ static void guessed(struct op *op, const struct sephash_look *l)
         batch_may_be_freed(&op->batch);
 }
 
-void sephash_read_slots(struct op *op, const struct sephash_view *view, struct sephash_look *l,
-                        unsigned first)
+/* Adds the READ of some of the slots that the key may have: i up to `end`, in the lane or in the
+ * spill. */
+static void read_some(struct op *op, const struct sephash_view *view, struct sephash_look *l,
+                      unsigned i, unsigned end)
 {
-    ASSERT(first <= view->shape.slots);
-    unsigned count = view->shape.slots - first;
-    if (first > 0 && count > WINDOW)
-        count = WINDOW;
-    l->slots = ((struct images *)op->buf[BUF_INDEX])->slots;
-    l->first = first;
-    memset(l->slots, 0, view->shape.slots * sizeof *l->slots);
-    if (count == 0)
+    l->slots = ((struct images *)op->buf[BUF_INDEX])->lane;
+    if (i == end)
         return;
-    batch_read(&op->batch, sephash_target(l->segment.state), sephash_slot_at(&view->shape, first),
-               l->slots + first, 8 * count);
+    batch_read(&op->batch, sephash_target(l->segment.state),
+               sephash_slot_at(&view->shape, sephash_reached(&view->shape, l->lane, i)),
+               l->slots + i, 8 * (end - i));
+    guessed(op, l);
+}
+
+void sephash_read_lane(struct op *op, const struct sephash_view *view, struct sephash_look *l)
+{
+    unsigned lane = view->shape.lane, reach = sephash_reach(&view->shape);
+    read_some(op, view, l, 0, lane);
+    l->room = lane;
+    if (!(l->segment.full >> l->lane & 1))
+        return;
+    l->room += l->segment.spilled + SPILL_MORE;
+    if (l->room > reach)
+        l->room = reach;
+    read_some(op, view, l, lane, l->room);
+}
+
+void sephash_read_slots(struct op *op, const struct sephash_view *view, struct sephash_look *l)
+{
+    l->slots = ((struct images *)op->buf[BUF_INDEX])->slots;
+    batch_read(&op->batch, sephash_target(l->segment.state), sephash_slot_at(&view->shape, 0),
+               l->slots, 8 * view->shape.slots);
     guessed(op, l);
 }
 
 void sephash_read_on(struct op *op, const struct sephash_view *view, struct sephash_look *l)
 {
-    ASSERT(l->current && l->filled < view->shape.slots);
-    l->slots = ((struct images *)op->buf[BUF_INDEX])->slots;
-    batch_read(&op->batch, sephash_target(l->segment.state),
-               sephash_slot_at(&view->shape, l->filled), l->slots + l->filled,
-               8 * (view->shape.slots - l->filled));
+    unsigned lane = view->shape.lane, reach = sephash_reach(&view->shape);
+    ASSERT(l->current && l->filled < reach);
+    if (l->filled < lane)
+        read_some(op, view, l, l->filled, lane);
+    read_some(op, view, l, l->filled < lane ? lane : l->filled, reach);
+}
+
+/* SEPHASH-H3: up to the first empty slot. *full: there is none, or they are closed. */
+static unsigned count(const uint64_t *slots, unsigned room, bool *full)
+{
+    unsigned i = 0;
+    while (i < room && slots[i] != 0 && slots[i] != SEPHASH_CLOSED)
+        i++;
+    *full = i == room || slots[i] == SEPHASH_CLOSED;
+    return i;
+}
+
+int sephash_count_lane(struct op *op, struct sephash_view *view, struct sephash_look *l)
+{
+    unsigned lane = view->shape.lane, reach = sephash_reach(&view->shape);
+    int rc = FAR_OK;
+    l->has_slots = true;
+    l->filled = count(l->slots, l->room, &l->full);
+    if (l->filled == l->room && l->room < reach) { /* there are more than it knew */
+        read_some(op, view, l, l->room, reach);
+        rc = batch_flush(&op->batch);
+        l->room = reach;
+        l->filled = count(l->slots, reach, &l->full);
+    }
+    if (l->filled >= lane && reach > lane)
+        sephash_know_full(view, &l->segment, l->lane, l->filled);
+    return rc;
 }
 
 void sephash_count_slots(const struct sephash_view *view, struct sephash_look *l)
 {
-    unsigned i = l->first;
-    while (i < view->shape.slots && l->slots[i] != 0)
-        i++;
-    l->filled = i;
-    l->has_slots = l->first == 0;
+    const struct sephash_shape *shape = &view->shape;
+    unsigned at = shape->lanes * shape->lane;
+    l->in_spill = (uint16_t)count(l->slots + at, shape->spill, &l->full);
+    l->filled = l->in_spill;
+    for (unsigned i = 0; i < shape->lanes; i++) {
+        bool full = false;
+        l->in_lane[i] = (uint16_t)count(l->slots + i * shape->lane, shape->lane, &full);
+        l->filled += l->in_lane[i];
+        l->full &= full;
+    }
+    l->has_slots = true;
 }
 
 void sephash_read_main(struct op *op, const struct sephash_view *view,
@@ -134,9 +187,9 @@ static int read_wanted(struct op *op, const struct sephash_view *view,
     struct images *images = op->buf[BUF_INDEX];
     gaddr cur = sephash_target(l->segment.state);
     if (wanted & SEPHASH_SLOTS)
-        sephash_read_slots(op, view, l, 0);
-    else if (wanted & SEPHASH_WINDOW)
-        sephash_read_slots(op, view, l, l->segment.filled);
+        sephash_read_slots(op, view, l);
+    if (wanted & SEPHASH_LANE)
+        sephash_read_lane(op, view, l);
     images->mark = 1;
     if (wanted & SEPHASH_MARK) {
         batch_read(&op->batch, cur, sephash_filter_at(key->bucket), &images->mark, 8);
@@ -145,12 +198,13 @@ static int read_wanted(struct op *op, const struct sephash_view *view,
     return (wanted & SEPHASH_RANGE) ? read_range(op, view, l) : FAR_OK;
 }
 
-static void take_wanted(struct op *op, const struct sephash_view *view, unsigned wanted,
-                        struct sephash_look *l)
+static int take_wanted(struct op *op, struct sephash_view *view, unsigned wanted,
+                       struct sephash_look *l)
 {
-    if (wanted & (SEPHASH_SLOTS | SEPHASH_WINDOW))
-        sephash_count_slots(view, l);
     l->mark = ((const struct images *)op->buf[BUF_INDEX])->mark;
+    if (wanted & SEPHASH_SLOTS)
+        sephash_count_slots(view, l);
+    return (wanted & SEPHASH_LANE) ? sephash_count_lane(op, view, l) : FAR_OK;
 }
 
 /* ---- learning -------------------------------------------------------------------------------- */
@@ -179,7 +233,7 @@ int sephash_learn(struct op *op, struct sephash_view *view, uint64_t state, stru
     l->current = true;
     batch_read(&op->batch, cur, 0, &m->head, sizeof m->head);
     batch_read(&op->batch, cur, sephash_table_at(shape), m->table, 2 * sephash_points_max(shape));
-    sephash_read_slots(op, view, l, 0);
+    sephash_read_slots(op, view, l);
     int rc = batch_flush(&op->batch);
     if (rc == FAR_OK)
         rc = judge_head(view, s, m);
@@ -190,8 +244,8 @@ int sephash_learn(struct op *op, struct sephash_view *view, uint64_t state, stru
     s->entries = m->head.entries;
     s->err = m->head.err;
     s->points = m->head.points;
-    s->filled = (uint16_t)l->filled;
     s->barren = 0;
+    s->full = s->busy = s->spilled = 0;
     s->seen = op->epoch;
     memcpy(s->page, m->head.page, sizeof s->page);
     return sephash_know(view, s, m->table);
@@ -233,38 +287,30 @@ static int look_once(struct op *op, struct sephash_view *view, const struct seph
         return rc;
     l->current = true;
     l->segment.seen = op->epoch;
-    take_wanted(op, view, wanted, l);
-    if (wanted & (SEPHASH_SLOTS | SEPHASH_WINDOW))
-        sephash_know_filled(view, &l->segment, l->filled);
-    return FAR_OK;
+    sephash_know_seen(view, &l->segment);
+    return take_wanted(op, view, wanted, l);
 }
 
 /* The session knows the segment by now; reads what else is wanted. */
 static int look_further(struct op *op, struct sephash_view *view, const struct sephash_key *key,
                         unsigned wanted, struct sephash_look *l)
 {
-    const struct images *m = op->buf[BUF_INDEX];
+    struct images *m = op->buf[BUF_INDEX];
     set_range(view, key, m->table, wanted, l);
     l->mark = 1;
+    if (!(wanted & SEPHASH_SLOTS)) { /* all were read */
+        l->slots = m->lane;
+        l->room = sephash_reach(&view->shape);
+        for (unsigned i = 0; i < sephash_reach(&view->shape); i++)
+            m->lane[i] = m->slots[sephash_reached(&view->shape, l->lane, i)];
+        (void)sephash_count_lane(op, view, l);
+    }
     if (!(wanted & SEPHASH_RANGE))
         return FAR_OK;
     int rc = read_range(op, view, l);
     int flushed = batch_flush(&op->batch);
     rc = rc == FAR_OK ? flushed : rc;
     return rc == FAR_BOUNDS ? err_fail(FAR_CORRUPT, "a segment leads outside the pool") : rc;
-}
-
-/* All of a window was filled: reads the slots behind it. */
-static int look_behind_window(struct op *op, struct sephash_view *view, struct sephash_look *l)
-{
-    while (!l->has_slots && l->filled < view->shape.slots && l->filled == l->first + WINDOW) {
-        sephash_read_slots(op, view, l, l->filled);
-        int rc = batch_flush(&op->batch);
-        if (rc != FAR_OK)
-            return rc;
-        sephash_count_slots(view, l);
-    }
-    return FAR_OK;
 }
 
 int sephash_look(struct op *op, struct sephash_view *view, const struct sephash_key *key,
@@ -283,7 +329,7 @@ int sephash_look(struct op *op, struct sephash_view *view, const struct sephash_
         if (rc != FAR_OK)
             return rc;
         if (l->current)
-            return (wanted & SEPHASH_WINDOW) ? look_behind_window(op, view, l) : FAR_OK;
+            return FAR_OK;
         if (!sephash_is_split(state)) {
             rc = sephash_learn(op, view, state, l);
             return rc == FAR_OK ? look_further(op, view, key, wanted, l) : rc;

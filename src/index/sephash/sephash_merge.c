@@ -2,12 +2,13 @@
  * Merging and splitting (SEPHASH-H2).
  *
  *   1  READ the slots, the MainSegment's pages, the root
- *   2  READ the blocks of entries that agree in all bits of their tags
- *   3  WRITE new pages and CurSegments (split: anchors and a fork, too); CAS the anchor
- *   4  split: CAS the entries of the directory, or WRITE a larger one and CAS the root
+ *   2  CAS: close the lanes that are not full
+ *   3  READ the blocks of entries that agree in all bits of their tags
+ *   4  WRITE new pages and CurSegments (split: anchors and a fork, too); CAS the anchor
+ *   5  split: CAS the entries of the directory, or WRITE a larger one and CAS the root
  *
  * If the segment is split, and that uses the last of the entries' split bits, then all blocks are
- * read between 2 and 3.
+ * read between 3 and 4.
  */
 #include "index/sephash/sephash.h"
 
@@ -38,7 +39,7 @@ struct merge {
     bool from_reserve;
     bool splits;
     unsigned live;            /* entries that remain */
-    uint64_t *newest;         /* the slots, from the last one on */
+    uint64_t *newest;         /* the slots, from the last one on; 0: does not count */
     struct sephash_root root; /* what changes of it */
     struct made *made;        /* one or two */
     struct allocated {
@@ -90,12 +91,13 @@ static void sort_half(const struct merge *m, struct made *made, unsigned half)
     const struct sephash_look *l = &m->state.look;
     uint32_t at[SEPHASH_FPS];
     memset(made->start, 0, sizeof made->start);
-    deal(m, half, m->newest, l->filled, made->start + 1, NULL);
+    unsigned slots = m->view->shape.slots;
+    deal(m, half, m->newest, slots, made->start + 1, NULL);
     deal(m, half, m->state.main, l->segment.entries, made->start + 1, NULL);
     for (unsigned fp = 0; fp < SEPHASH_FPS; fp++)
         made->start[fp + 1] += made->start[fp];
     memcpy(at, made->start, sizeof at);
-    deal(m, half, m->newest, l->filled, at, made->words);
+    deal(m, half, m->newest, slots, at, made->words);
     deal(m, half, m->state.main, l->segment.entries, at, made->words);
 }
 
@@ -182,8 +184,8 @@ static int arrange(struct merge *m)
     const struct sephash_segment *s = &m->state.look.segment;
     unsigned start = view->parts.start;
     m->live = 0;
-    for (unsigned i = 0, filled = m->state.look.filled; i < filled; i++) {
-        m->newest[i] = m->state.look.slots[filled - 1 - i];
+    for (unsigned i = 0, slots = view->shape.slots; i < slots; i++) {
+        m->newest[i] = m->state.look.slots[slots - 1 - i];
         m->live += m->newest[i] != 0;
     }
     for (unsigned i = 0; i < s->entries; i++)
@@ -462,18 +464,60 @@ static void note(struct merge *m)
     }
 }
 
+/* The first empty slot of a lane, or of the spill behind the lanes. False: there is none. */
+static bool first_empty(const struct sephash_shape *shape, const struct sephash_look *l,
+                        unsigned lane, unsigned *slot)
+{
+    bool spill = lane == shape->lanes;
+    unsigned filled = spill ? l->in_spill : l->in_lane[lane];
+    *slot = lane * shape->lane + filled;
+    return filled < (spill ? shape->spill : shape->lane) && l->slots[*slot] != SEPHASH_CLOSED;
+}
+
+/* Closes the lanes that are not full, and the spill: puts a word into the first empty slot of each.
+ * If another client has filled it meanwhile, the next one is tried. After that all slots are
+ * constant (SEPHASH-H2). */
+static int close_lanes(struct op *op, const struct sephash_view *view, struct sephash_look *l)
+{
+    const struct sephash_shape *shape = &view->shape;
+    for (unsigned round = 0; !l->full && round <= sephash_reach(shape); round++) {
+        unsigned n[SEPHASH_LANES_MAX + 1], slot = 0;
+        for (unsigned i = 0; i <= shape->lanes; i++)
+            n[i] = first_empty(shape, l, i, &slot)
+                       ? op_cas(op, sephash_target(l->segment.state), sephash_slot_at(shape, slot),
+                                0, SEPHASH_CLOSED)
+                       : 0;
+        int rc = batch_flush(&op->batch);
+        if (rc != FAR_OK)
+            return rc;
+        for (unsigned i = 0; i <= shape->lanes; i++)
+            if (first_empty(shape, l, i, &slot))
+                l->slots[slot] = op_swapped(op, n[i]) ? SEPHASH_CLOSED : op_result(op, n[i]);
+        sephash_count_slots(view, l);
+    }
+    return l->full ? FAR_OK : FAR_CONTENTION;
+}
+
+static int read_all(struct merge *m)
+{
+    batch_read(&m->op->batch, m->view->root, 0, m->op->word, SEPHASH_ROOT_CHANGES);
+    int rc = sephash_read_words(m->op, m->view, &m->state);
+    memcpy(&m->root, m->op->word, SEPHASH_ROOT_CHANGES);
+    if (rc == FAR_OK)
+        rc = close_lanes(m->op, m->view, &m->state.look);
+    return rc == FAR_OK ? sephash_judge_words(m->op, m->view, &m->state) : rc;
+}
+
 static int merge(struct merge *m)
 {
     uint64_t *directory = NULL;
     bool swapped = false;
-    batch_read(&m->op->batch, m->view->root, 0, m->op->word, SEPHASH_ROOT_CHANGES);
-    int rc = sephash_read_state(m->op, m->view, &m->state);
-    memcpy(&m->root, m->op->word, SEPHASH_ROOT_CHANGES);
-    if (rc != FAR_OK || m->state.look.filled < m->view->shape.slots) /* SEPHASH-H2 */
+    int rc = read_all(m);
+    if (rc != FAR_OK)
         return rc;
     for (unsigned i = 0; i < m->state.count; i++)
         m->frees |= m->state.items[i].fate == SEPHASH_COVERED;
-    sephash_clear_dead(&m->state);
+    sephash_clear_dead(m->view, &m->state);
     rc = arrange(m);
     if (rc == FAR_OK)
         rc = take_memory(m);
@@ -506,20 +550,6 @@ static int merge(struct merge *m)
  * since, it looks at this many each time: others may have. */
 #define LOOKS 64u
 
-/* Fills the slots that are empty, so that the segment can be merged. The order of these does not
- * matter (SEPHASH-H1). */
-static int fill_slots(struct op *op, const struct sephash_view *view, const struct sephash_look *l)
-{
-    int rc = FAR_OK;
-    for (unsigned i = l->filled; i < view->shape.slots && rc == FAR_OK; i++) {
-        op_cas(op, sephash_target(l->segment.state), sephash_slot_at(&view->shape, i), 0,
-               SEPHASH_VOID);
-        if (batch_room(&op->batch) == 0)
-            rc = batch_flush(&op->batch);
-    }
-    return rc == FAR_OK ? batch_flush(&op->batch) : rc;
-}
-
 /* Adds up the blocks that are not needed any more. */
 static uint64_t covered_bytes(const struct sephash_state *state)
 {
@@ -544,8 +574,6 @@ static int compact(struct op *op, struct sephash_view *view, uint64_t hash, uint
     free(state.items);
     if (rc == FAR_OK && bytes == 0)
         sephash_know_barren(view, &state.look.segment, state.look.filled);
-    if (rc == FAR_OK && bytes > 0)
-        rc = fill_slots(op, view, &state.look);
     if (rc == FAR_OK && bytes > 0)
         rc = sephash_merge(op, view, &state.look.segment, true, false);
     *given += rc == FAR_OK ? bytes : 0;

@@ -1,6 +1,7 @@
 /*
- * Looking for a key: the mark of the filter and the range of the MainSegment in one round trip, the
- * block in another. If the key is marked, the slots are read together with the block.
+ * Looking for a key: its lane of the CurSegment and its range of the MainSegment in one round trip,
+ * the block in another. With a filter, the first has the key's mark instead of the lane. If the key
+ * is marked, the lane is read together with the block.
  */
 #include "index/sephash/sephash.h"
 
@@ -25,20 +26,21 @@ static int probe_all(struct op *op, struct read *r)
  * candidates. If a slot agrees with the key, its block counts first. */
 static int probe_marked(struct op *op, struct sephash_view *view, struct read *r)
 {
-    sephash_read_slots(op, view, &r->look, 0);
+    sephash_read_lane(op, view, &r->look);
     sephash_gather(&r->look);
     int rc = sephash_probe(op, &r->key, &r->look, r->out, &r->found);
     if (rc != FAR_OK)
         return rc;
-    sephash_count_slots(view, &r->look);
-    sephash_know_filled(view, &r->look.segment, r->look.filled);
+    rc = sephash_count_lane(op, view, &r->look);
+    if (rc != FAR_OK)
+        return rc;
     sephash_gather(&r->look);
     return r->look.in_slots > 0 ? sephash_probe(op, &r->key, &r->look, r->out, &r->found) : FAR_OK;
 }
 
 static int look(struct op *op, struct sephash_view *view, struct read *r)
 {
-    unsigned wanted = SEPHASH_RANGE | (view->shape.buckets ? SEPHASH_MARK : SEPHASH_SLOTS);
+    unsigned wanted = SEPHASH_RANGE | (view->shape.buckets ? SEPHASH_MARK : SEPHASH_LANE);
     int rc = sephash_look(op, view, &r->key, wanted, &r->look);
     if (rc != FAR_OK)
         return rc;

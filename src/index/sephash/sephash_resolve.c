@@ -228,12 +228,15 @@ static unsigned short_tag(uint64_t word)
     return word >> POINTER_OWN_AT(0) & ((1u << SHORT_BITS) - 1);
 }
 
-static void list_slots(const struct sephash_state *state, struct by_fp *lists)
+static void list_slots(const struct sephash_shape *shape, const struct sephash_state *state,
+                       struct by_fp *lists)
 {
     memset(lists->head, 0xff, sizeof lists->head);
     memset(lists->there, 0, sizeof lists->there);
-    for (unsigned i = 0; i < state->look.filled; i++) {
+    for (unsigned i = 0; i < shape->slots; i++) {
         uint64_t word = state->look.slots[i];
+        if (!sephash_slot_counts(shape, &state->look, i))
+            continue;
         lists->next[i] = lists->head[sephash_fp(word)];
         lists->head[sephash_fp(word)] = (uint16_t)i;
         lists->there[short_tag(word)] = true;
@@ -257,42 +260,47 @@ static void add_item(struct sephash_state *state, uint64_t word, uint32_t rank)
 }
 
 /* Makes items of all slots, and of the entries that agree with one. Below M there is nothing, and
- * no key is there twice: other entries need no look. */
-static int make_items(struct sephash_state *state)
+ * no key is there twice: other entries need no look. Of
+ * the slots of a key, later ones are newer. */
+static int make_items(const struct sephash_shape *shape, struct sephash_state *state)
 {
-    unsigned filled = state->look.filled, entries = state->look.segment.entries, matches = 0;
+    unsigned slots = shape->slots, entries = state->look.segment.entries, matches = 0;
     struct by_fp lists;
-    list_slots(state, &lists);
+    list_slots(shape, state, &lists);
     for (unsigned i = 0; i < entries; i++)
         matches += agrees(state, &lists, state->main[i]);
-    state->items = calloc(filled + matches + 1, sizeof *state->items);
+    state->items = calloc(slots + matches + 1, sizeof *state->items);
     if (!state->items)
         return err_fail(FAR_NO_MEMORY, "no memory for merging a segment");
     state->count = 0;
-    for (unsigned i = 0; i < filled; i++)
-        add_item(state, state->look.slots[i], filled - 1 - i);
+    for (unsigned i = 0; i < slots; i++)
+        if (sephash_slot_counts(shape, &state->look, i))
+            add_item(state, state->look.slots[i], slots - 1 - i);
     for (unsigned i = 0; i < entries; i++)
         if (agrees(state, &lists, state->main[i]))
-            add_item(state, state->main[i], filled + i);
+            add_item(state, state->main[i], slots + i);
     return FAR_OK;
 }
 
-void sephash_clear_dead(struct sephash_state *state)
+void sephash_clear_dead(const struct sephash_view *view, struct sephash_state *state)
 {
-    unsigned filled = state->look.filled;
+    unsigned slots = view->shape.slots;
+    for (unsigned i = 0; i < slots; i++)
+        if (!sephash_slot_counts(&view->shape, &state->look, i))
+            state->look.slots[i] = 0;
     for (unsigned i = 0; i < state->look.segment.entries; i++)
         if (state->main[i] == SEPHASH_VOID)
             state->main[i] = 0;
     for (unsigned i = 0; i < state->count; i++) {
         const struct sephash_item *item = &state->items[i];
         bool counts = item->fate == SEPHASH_LIVE && item->word != SEPHASH_VOID;
-        uint64_t *word = item->rank < filled ? &state->look.slots[filled - 1 - item->rank]
-                                             : &state->main[item->rank - filled];
+        uint64_t *word = item->rank < slots ? &state->look.slots[slots - 1 - item->rank]
+                                            : &state->main[item->rank - slots];
         *word = counts ? item->word : 0;
     }
 }
 
-int sephash_read_state(struct op *op, struct sephash_view *view, struct sephash_state *state)
+int sephash_read_words(struct op *op, struct sephash_view *view, struct sephash_state *state)
 {
     struct sephash_look *l = &state->look;
     unsigned entries = l->segment.entries;
@@ -303,12 +311,22 @@ int sephash_read_state(struct op *op, struct sephash_view *view, struct sephash_
         (void)batch_flush(&op->batch); /* what the caller put there leads nowhere now */
         return FAR_NO_MEMORY;
     }
-    sephash_read_slots(op, view, l, 0);
+    sephash_read_slots(op, view, l);
     sephash_read_main(op, view, &l->segment, 0, entries, state->main);
     int rc = flush(op);
-    if (rc == FAR_OK) {
+    if (rc == FAR_OK)
         sephash_count_slots(view, l);
-        rc = make_items(state);
-    }
+    return rc;
+}
+
+int sephash_judge_words(struct op *op, struct sephash_view *view, struct sephash_state *state)
+{
+    int rc = make_items(&view->shape, state);
     return rc == FAR_OK ? sephash_resolve(op, state->items, state->count) : rc;
+}
+
+int sephash_read_state(struct op *op, struct sephash_view *view, struct sephash_state *state)
+{
+    int rc = sephash_read_words(op, view, state);
+    return rc == FAR_OK ? sephash_judge_words(op, view, state) : rc;
 }

@@ -20,6 +20,7 @@ void sephash_hash(const struct sephash_view *view, struct slice bytes, struct se
     key->fp = (lo >> 56) & knobs->fingerprint_mask;
     key->fp2 = hi & ((1u << SEPHASH_FP2_BITS) - 1) & knobs->fingerprint_mask;
     key->bucket = hash_range((uint32_t)(hi >> 32), view->shape.buckets);
+    key->lane = hash_range((uint32_t)(hi >> 32), view->shape.lanes);
 }
 
 /* ---- what is known --------------------------------------------------------------------------- */
@@ -47,18 +48,25 @@ int sephash_know(struct sephash_view *view, const struct sephash_segment *segmen
     return FAR_OK;
 }
 
-void sephash_know_filled(struct sephash_view *view, const struct sephash_segment *segment,
-                         unsigned filled)
+void sephash_know_seen(struct sephash_view *view, const struct sephash_segment *segment)
 {
-    ASSERT(filled <= view->shape.slots);
     struct sephash_segment *s =
         (struct sephash_segment *)index_part_known(&view->parts, &segment->part);
+    if (s && s->state == segment->state && segment->seen > s->seen)
+        s->seen = segment->seen;
+}
+
+void sephash_know_full(struct sephash_view *view, const struct sephash_segment *segment,
+                       unsigned lane, unsigned filled)
+{
+    struct sephash_segment *s =
+        (struct sephash_segment *)index_part_known(&view->parts, &segment->part);
+    ASSERT(filled >= view->shape.lane);
     if (!s || s->state != segment->state)
         return;
-    if (filled > s->filled)
-        s->filled = (uint16_t)filled;
-    if (segment->seen > s->seen)
-        s->seen = segment->seen;
+    s->full |= 1ull << lane;
+    if (filled - view->shape.lane > s->spilled)
+        s->spilled = (uint16_t)(filled - view->shape.lane);
 }
 
 void sephash_know_barren(struct sephash_view *view, const struct sephash_segment *segment,
@@ -87,12 +95,14 @@ static int judge_root(struct sephash_view *view, const struct sephash_root *root
         .anchor_bytes = sizeof(struct sephash_anchor),
         .id_at = offsetof(struct sephash_anchor, id),
     };
-    sephash_shape_set(&view->shape, root->slots, root->ratio, root->filter, root->points);
+    sephash_shape_set(&view->shape, root->slots, root->ratio, root->filter, root->points,
+                      root->lane);
     view->tuning[SEPHASH_TUNING_SLOTS] = root->slots;
     view->tuning[SEPHASH_TUNING_RATIO] = root->ratio;
     view->tuning[SEPHASH_TUNING_FILTER] = root->filter;
     view->tuning[SEPHASH_TUNING_POINTS] = root->points;
     view->tuning[SEPHASH_TUNING_DEPTH] = root->depth;
+    view->tuning[SEPHASH_TUNING_LANE] = root->lane;
     return FAR_OK;
 }
 

@@ -1,8 +1,8 @@
 /*
  * Changing a key: appending to its CurSegment.
  *
- * A put needs to know nothing of the key, so it reads a window of the slots only. All other changes
- * read all slots and the range of the MainSegment, and judge the key by that (SEPHASH-H4).
+ * A put needs to know nothing of the key, so it reads its lane of the slots only. All other changes
+ * read the range of the MainSegment, too, and judge the key by that (SEPHASH-H4).
  * index/change.h has the blocks, and when they are written.
  */
 #include "index/sephash/sephash.h"
@@ -41,14 +41,14 @@ struct write {
 
 /* ---- turns ----------------------------------------------------------------------------------- */
 
-/* One of those that append to a segment succeeds in each round trip. So the changes of a process
- * that meet others there take turns, each until it ends (TURN-1). */
+/* One of those that append to a lane succeeds in each round trip. So the changes of a process that
+ * meet others there take turns, each until it ends (TURN-1). Lanes have no addresses that last. */
 static void queue_up(struct op *op, struct write *w, gaddr anchor)
 {
     if (w->turn.queue || !op->pool->turns)
         return;
     uint64_t since = batch_now(&op->batch);
-    turn_take(op, anchor, &w->turn);
+    turn_take(op, anchor | (uint64_t)w->key.lane << GADDR_BITS, &w->turn);
     w->queued_ns = batch_now(&op->batch) - since;
 }
 
@@ -58,14 +58,16 @@ static void queue_up(struct op *op, struct write *w, gaddr anchor)
 static void expect_others(struct op *op, const struct sephash_view *view, struct write *w)
 {
     const struct sephash_segment *s = &sephash_known_of(view, w->key.hash)->segment;
-    if (w->blind && s->busy)
+    if (w->blind && (s->busy >> w->key.lane & 1))
         queue_up(op, w, s->part.anchor);
 }
 
 static void end_turn(struct op *op, const struct sephash_view *view, struct write *w)
 {
+    struct sephash_segment *s = &sephash_known_of(view, w->key.hash)->segment;
+    uint64_t bit = 1ull << w->key.lane;
     turn_give(op, &w->turn);
-    sephash_known_of(view, w->key.hash)->segment.busy = w->beaten > 0 || w->queued_ns > 0;
+    s->busy = w->beaten > 0 || w->queued_ns > 0 ? s->busy | bit : s->busy & ~bit;
 }
 
 static bool met_a_crowd(const struct write *w)
@@ -114,7 +116,8 @@ static unsigned add_cas(struct op *op, const struct sephash_view *view, const st
         batch_write(&op->batch, cur, sephash_filter_at(w->key.bucket), mark, 8);
         batch_fence(&op->batch);
     }
-    return op_cas(op, cur, sephash_slot_at(&view->shape, w->look.filled), 0, word);
+    unsigned slot = sephash_reached(&view->shape, w->key.lane, w->look.filled);
+    return op_cas(op, cur, sephash_slot_at(&view->shape, slot), 0, word);
 }
 
 /* Another client was faster with the slot, and the word that it has put there may be of the key.
@@ -137,9 +140,13 @@ static int lose(struct op *op, struct write *w, uint64_t met)
 }
 
 /* Another client was faster with the slot. *again: its word may be of the key, so what was judged
- * may not hold any more (SEPHASH-H4). */
+ * may not hold any more (SEPHASH-H4), or the lane was closed. */
 static int pass(struct op *op, struct write *w, uint64_t word, bool *again)
 {
+    if (word == SEPHASH_CLOSED) {
+        *again = true;
+        return FAR_OK;
+    }
     w->look.filled++;
     w->beaten++;
     if ((word & SEPHASH_TAG) != w->look.tag)
@@ -154,14 +161,14 @@ static int pass(struct op *op, struct write *w, uint64_t word, bool *again)
 static int catch_up(struct op *op, const struct sephash_view *view, struct write *w, bool *again)
 {
     struct sephash_look *l = &w->look;
-    if (w->turn.queue || l->filled == view->shape.slots)
+    if (w->turn.queue || l->filled == sephash_reach(&view->shape))
         return FAR_OK;
     queue_up(op, w, l->segment.part.anchor);
     if (w->queued_ns == 0)
         return FAR_OK;
     sephash_read_on(op, view, l);
     int rc = batch_flush(&op->batch);
-    while (rc == FAR_OK && !w->done && !*again && l->filled < view->shape.slots &&
+    while (rc == FAR_OK && !w->done && !*again && l->filled < sephash_reach(&view->shape) &&
            l->slots[l->filled] != 0)
         rc = pass(op, w, l->slots[l->filled], again);
     return rc;
@@ -172,7 +179,7 @@ static int catch_up(struct op *op, const struct sephash_view *view, struct write
 static int append(struct op *op, struct sephash_view *view, struct write *w, uint64_t word,
                   bool *again)
 {
-    while (w->look.filled < view->shape.slots) {
+    while (w->look.filled < sephash_reach(&view->shape)) {
         unsigned n = add_cas(op, view, w, word);
         int rc = batch_flush(&op->batch);
         w->done = op_swapped(op, n);
@@ -192,9 +199,9 @@ static int append(struct op *op, struct sephash_view *view, struct write *w, uin
  * matter to it whether that succeeds. One that has lost has filled none. */
 static void after_append(struct op *op, struct sephash_view *view, struct write *w)
 {
-    unsigned filled = w->look.filled + !w->lost;
-    sephash_know_filled(view, &w->look.segment, filled);
-    if (!w->lost && filled == view->shape.slots)
+    if (!w->lost && w->look.filled + 1 >= view->shape.lane)
+        sephash_know_full(view, &w->look.segment, w->key.lane, w->look.filled + 1);
+    if (!w->lost && w->look.filled + 1 == sephash_reach(&view->shape))
         (void)merge(op, view, w, false);
 }
 
@@ -204,8 +211,8 @@ static int look(struct op *op, struct sephash_view *view, struct write *w, bool 
 {
     uint64_t since = w->turn.queue ? batch_now(&op->batch) : 0;
     index_change_write(op, &w->change);
-    int rc = sephash_look(op, view, &w->key,
-                          w->blind ? SEPHASH_WINDOW : SEPHASH_SLOTS | SEPHASH_RANGE, &w->look);
+    int rc = sephash_look(op, view, &w->key, w->blind ? SEPHASH_LANE : SEPHASH_LANE | SEPHASH_RANGE,
+                          &w->look);
     w->look_ns = w->turn.queue ? batch_now(&op->batch) - since : 0;
     if (rc != FAR_OK)
         return rc;
@@ -253,7 +260,7 @@ static int act(struct op *op, struct sephash_view *view, struct write *w, bool *
     if (rc != FAR_OK)
         return rc;
     bool removes = action == CHANGE_REMOVE;
-    if (w->look.filled == view->shape.slots) {
+    if (w->look.full) {
         *again = true;
         return merge_or_wait(op, view, w, w->found.place >= 0);
     }
