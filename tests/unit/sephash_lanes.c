@@ -33,7 +33,8 @@ static uint32_t key_in(unsigned lane, uint32_t key)
 /* One segment of three lanes and a spill, of eight slots each. Both know it. */
 static void open_lanes(void)
 {
-    open_actors("mem:?size=4m&clients=8", "sephash", "slots=32&ratio=16&depth=0&lane=8", NULL);
+    open_actors("mem:?size=4m&clients=8", "sephash", "slots=32&ratio=16&depth=0&lane=8&hot=0",
+                NULL);
     meet_table(&A);
     meet_table(&B);
     actor_join(&C);

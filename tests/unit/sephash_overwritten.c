@@ -10,7 +10,7 @@
 
 static void open_sephash(void)
 {
-    open_duel("slots=64&depth=0&lane=512", NULL);
+    open_duel("slots=64&depth=0&lane=512&hot=0", NULL);
 }
 
 static int put_key(far_session *s, uint32_t key)
@@ -158,7 +158,7 @@ static void another_key_with_the_same_tag_is_no_winner(void **state)
     knobs.hash_mask = 0;
     knobs.fingerprint_mask = 0;
     for (unsigned i = 0; i < 2; i++) {
-        open_duel("slots=64&depth=0&lane=512", &knobs);
+        open_duel("slots=64&depth=0&lane=512&hot=0", &knobs);
         assert_int_equal(put_key(duel.other, 7), FAR_OK);
         expect_again(i == 0 ? update : put, other_updates_another_key);
         expect_key(duel.r.session, 7);

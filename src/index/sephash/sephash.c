@@ -169,6 +169,7 @@ static int sephash_create(struct op *op, const struct index_options *options, ui
     k.root.points = (uint32_t)tuning[SEPHASH_TUNING_POINTS];
     k.root.depth = (uint32_t)tuning[SEPHASH_TUNING_DEPTH];
     k.root.lane = (uint32_t)tuning[SEPHASH_TUNING_LANE];
+    k.root.hot = tuning[SEPHASH_TUNING_HOT];
     k.root.checksum = sephash_root_sum(&k.root);
     if (rc == FAR_OK) {
         struct sephash_root *image = op_buffer(op, BUF_INDEX, sizeof *image);
@@ -233,17 +234,20 @@ static const struct tuning_param sephash_tuning[] = {
                               START_BITS_MAX, 2},
     [SEPHASH_TUNING_LANE] = {"lane", "slots of a lane of a CurSegment", SEPHASH_LANE_MIN,
                              SEPHASH_SLOTS_MAX, 14},
+    [SEPHASH_TUNING_HOT] = {"hot",
+                            "KiB for where hot keys are, which take a round trip less; 0: none", 0,
+                            4 << 20, 4096},
     {NULL, NULL, 0, 0, 0},
 };
 
 static const char *const varied[] = {"slots=4&ratio=1&depth=0&filter=1",
-                                     "slots=8&ratio=2&depth=1&points=0",
-                                     "slots=40&ratio=1&depth=0&lane=8", NULL};
+                                     "slots=8&ratio=2&depth=1&points=0&hot=0",
+                                     "slots=40&ratio=1&depth=0&lane=8&hot=1", NULL};
 
 const struct index_ops sephash_index = {
     .name = "sephash",
     .tuning = sephash_tuning,
-    .smallest = "slots=4&ratio=1&depth=0",
+    .smallest = "slots=4&ratio=1&depth=0&hot=1",
     .varied = varied,
     .create = sephash_create,
     .discard = sephash_discard,

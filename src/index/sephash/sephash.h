@@ -78,6 +78,11 @@
  *       the newest one is read first, and the others only if that is another key's. The state that
  *       is judged stays that of the look: no word of it changes, and all blocks stay as they are
  *       until the operation ends (SEPHASH-H3, SEPHASH-H6).
+ *   SEPHASH-H11  Hints. A hint says which word was the newest of a key. Its block is read behind the
+ *       anchor and the slots (HINT-H1), and counts only if the look finds the word to be the newest
+ *       entry of the key: in the slots, or in M if no slot may be of the key. If the look has read
+ *       one entry of M instead of the range, and that is the word, and its block is the key's, then
+ *       there is no other entry of the key in M.
  *
  * Progress: lock-free, except that an operation that finds C full waits a little for the client
  * that has filled it. Every loop is bounded and ends with FAR_CONTENTION.
@@ -87,6 +92,7 @@
 
 #include "index/attempt.h"
 #include "index/change.h"
+#include "index/hints.h"
 #include "index/index.h"
 #include "index/parts.h"
 #include "index/sephash/sephash_layout.h"
@@ -102,6 +108,7 @@ enum sephash_tuning {
     SEPHASH_TUNING_POINTS,
     SEPHASH_TUNING_DEPTH,
     SEPHASH_TUNING_LANE,
+    SEPHASH_TUNING_HOT,
     SEPHASH_TUNINGS
 };
 
@@ -131,6 +138,7 @@ struct sephash_view {
     struct sephash_shape shape;
     uint64_t tuning[SEPHASH_TUNINGS];
     struct index_parts parts;
+    struct index_hints *hints;
     uint64_t merges;        /* of base.grown; the others are splits */
     bool owes;              /* the reserve may be incomplete */
     unsigned reserve_pages; /* that it must have, as far as this session knows */
@@ -210,6 +218,10 @@ struct sephash_look {
     uint64_t mark;                                 /* of the filter */
     uint64_t *candidate;                           /* in BUF_BULK: newest first */
     unsigned in_slots, candidates;
+    unsigned base; /* `from`, unless a hint says which entry it is: then that alone was read */
+    bool narrow;
+    bool late;                 /* some slots were read behind that */
+    struct index_block hinted; /* what a hint names, read behind the rest; slot 0: nothing */
 };
 enum sephash_wanted {
     SEPHASH_LANE = 1,  /* the slots of the key's lane */
@@ -218,9 +230,9 @@ enum sephash_wanted {
     SEPHASH_RANGE = 8, /* the entries of the MainSegment */
 };
 /* Reads what is wanted of the key's segment, with what is in the batch. If the session knew another
- * segment, or none, it takes more round trips. */
+ * segment, or none, it takes more round trips. With a hint, the block that it names is read, too. */
 int sephash_look(struct op *op, struct sephash_view *view, const struct sephash_key *key,
-                 unsigned wanted, struct sephash_look *look);
+                 unsigned wanted, const struct index_hint *hint, struct sephash_look *look);
 /* Reads the header and the slots of the CurSegment that the state names, into the look and the
  * cache. */
 int sephash_learn(struct op *op, struct sephash_view *view, uint64_t state,
@@ -252,8 +264,25 @@ void sephash_read_main(struct op *op, const struct sephash_view *view,
 void sephash_gather(struct sephash_look *look);
 int sephash_probe(struct op *op, const struct sephash_key *key, const struct sephash_look *look,
                   const struct value_out *out, struct index_found *found);
+/* The same, by the block that a hint names if that is the newest. *misled: the hint was wrong, and not
+ * all that is needed was read (SEPHASH-H11). */
+int sephash_find(struct op *op, const struct sephash_key *key, struct sephash_look *look,
+                 const struct value_out *out, struct index_found *found, bool *misled);
 /* Is the candidate a delete? */
 bool sephash_deletes(const struct sephash_look *look, unsigned place);
+
+/* ---- sephash_hint.c: where keys were --------------------------------------------------------- */
+/* Places in a hint are entries of the MainSegment, counted from the first one that may be of the
+ * key. This one: the word is among the slots, or further away. */
+#define SEPHASH_ANYWHERE (INDEX_HINT_PLACES - 1)
+struct index_hint sephash_hint(const struct sephash_view *view, const struct sephash_key *key);
+/* May the place be used? Otherwise the segment was merged since. */
+bool sephash_hint_recent(const struct index_hint *hint, uint64_t state);
+/* The place of a word that was found in a look. */
+unsigned sephash_hint_place(const struct sephash_look *look, uint64_t word);
+/* The key has that word, at that place. 0: it is absent. hint: what was known of it, or NULL. */
+void sephash_hint_note(struct sephash_view *view, const struct sephash_key *key, uint64_t state,
+                       uint64_t word, unsigned place, const struct index_hint *hint);
 
 /* ---- sephash_resolve.c: which entries count -------------------------------------------------- */
 enum sephash_fate {

@@ -391,7 +391,8 @@ static const struct index_walker walker = {sizeof(struct walk), walk};
 int sephash_info(struct op *op, struct index_view *base, struct far_table_info *info)
 {
     struct sephash_view *view = sephash_view(base);
-    uint64_t cached = sizeof *view + index_parts_bytes(&view->parts); /* before the walk fills it */
+    uint64_t cached = sizeof *view + index_parts_bytes(&view->parts) +
+                      index_hints_bytes(view->hints); /* before the walk fills it */
     int rc = index_walk_info(&walker, op, base, view->tuning, info);
     if (rc == FAR_OK) {
         info->client_cache_bytes = cached;

@@ -67,7 +67,7 @@ static int read_part(struct op *op, struct sephash_view *view, struct iteration 
 {
     it->key = (struct sephash_key){.hash = index_reverse_bits(it->position, POSITION_BITS),
                                    .fp = first_fp(it)};
-    int rc = sephash_look(op, view, &it->key, SEPHASH_SLOTS | SEPHASH_RANGE, &it->look);
+    int rc = sephash_look(op, view, &it->key, SEPHASH_SLOTS | SEPHASH_RANGE, NULL, &it->look);
     if (rc != FAR_OK)
         return rc;
     unsigned entries = it->look.segment.entries;

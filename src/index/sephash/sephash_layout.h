@@ -272,8 +272,9 @@ struct sephash_root {
     uint64_t first; /* the array of the first anchors' addresses: 2^start of them */
     uint32_t start, depth_max;
     uint32_t slots, ratio, filter, points, depth, lane; /* of the tuning */
-    uint64_t checksum;                                  /* of the constant words before it */
-    uint64_t reserved[2];
+    uint64_t hot;
+    uint64_t checksum; /* of the constant words before it */
+    uint64_t reserved;
 };
 _Static_assert(offsetof(struct sephash_root, first) == 192, "three lines before what is constant");
 

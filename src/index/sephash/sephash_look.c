@@ -43,6 +43,7 @@ static void set_range(const struct sephash_view *view, const struct sephash_key 
     if (wanted & SEPHASH_RANGE)
         sephash_table_find(view->shape.plain, table, s->points, s->err, s->entries, key->fp,
                            &l->from, &l->to);
+    l->base = l->from;
 }
 
 /* Copies what is known: siblings on the ring may change it while this operation waits. */
@@ -129,6 +130,7 @@ int sephash_count_lane(struct op *op, struct sephash_view *view, struct sephash_
         read_some(op, view, l, l->room, reach);
         rc = batch_flush(&op->batch);
         l->room = reach;
+        l->late = true;
         l->filled = count(l->slots, reach, &l->full);
     }
     if (l->filled >= lane && reach > lane)
@@ -207,6 +209,55 @@ static int take_wanted(struct op *op, struct sephash_view *view, unsigned wanted
     return (wanted & SEPHASH_LANE) ? sephash_count_lane(op, view, l) : FAR_OK;
 }
 
+/* ---- hints ----------------------------------------------------------------------------------- */
+
+/* Are these on one node? Otherwise reading one behind the other takes two round trips. */
+static bool on_one_node(const struct sephash_view *view, const struct sephash_look *l,
+                        uint64_t slot)
+{
+    const struct sephash_segment *s = &l->segment;
+    unsigned node = gaddr_node(s->part.anchor), page = view->shape.page;
+    bool near =
+        gaddr_node(sephash_target(s->state)) == node && gaddr_node(pointer_gaddr(slot)) == node;
+    for (unsigned i = l->from / page; i * page < l->to && near; i++)
+        near = gaddr_node(pointer_gaddr(s->page[i])) == node;
+    return near;
+}
+
+/* The look goes by a hint, if it can. If the segment was not merged since, one entry of the
+ * MainSegment is enough. */
+static void expect(const struct op *op, const struct sephash_view *view,
+                   const struct index_hint *hint, struct sephash_look *l)
+{
+    if (!hint || hint->slot == 0)
+        return;
+    uint32_t bytes = size_class_bytes(pointer_class(hint->slot));
+    if (!index_inside(op->pool, pointer_gaddr(hint->slot), bytes) ||
+        !on_one_node(view, l, hint->slot))
+        return;
+    l->hinted = (struct index_block){.slot = sephash_entry(hint->slot, l->tag), .bytes = bytes};
+    l->narrow = sephash_hint_recent(hint, l->segment.state) && hint->place < l->to - l->from;
+    if (l->narrow) {
+        l->from += hint->place;
+        l->to = l->from + 1;
+    }
+}
+
+/* Adds the READ of the block, behind those of the anchor and of the slots (HINT-H1). */
+static int read_hinted(struct op *op, struct sephash_look *l)
+{
+    if (l->hinted.slot == 0)
+        return FAR_OK;
+    void *image = op_buffer(op, BUF_BLOCK_IN, l->hinted.bytes);
+    if (!image)
+        return FAR_NO_MEMORY;
+    l->hinted.image = image;
+    batch_fence(&op->batch); /* HINT-H1 */
+    batch_read(&op->batch, pointer_gaddr(l->hinted.slot), 0, image, l->hinted.bytes);
+    batch_may_be_freed(&op->batch);
+    return FAR_OK;
+}
+
 /* ---- learning -------------------------------------------------------------------------------- */
 
 static int judge_head(const struct sephash_view *view, const struct sephash_segment *s,
@@ -267,7 +318,8 @@ static int follow(struct op *op, struct sephash_view *view, uint64_t state,
 
 /* One look by what the session knows. *state is what the anchor says. */
 static int look_once(struct op *op, struct sephash_view *view, const struct sephash_key *key,
-                     unsigned wanted, struct sephash_look *l, uint64_t *state)
+                     unsigned wanted, const struct index_hint *hint, struct sephash_look *l,
+                     uint64_t *state)
 {
     struct images *m = images_of(op);
     if (!m)
@@ -276,7 +328,10 @@ static int look_once(struct op *op, struct sephash_view *view, const struct seph
     copy_known(op, view, key, wanted, l);
     batch_read(&op->batch, l->segment.part.anchor, 0, &m->anchor, sizeof m->anchor);
     bool guess = l->segment.state != 0;
+    if (guess)
+        expect(op, view, hint, l);
     int rc = guess ? read_wanted(op, view, key, wanted, l) : FAR_OK;
+    rc = rc == FAR_OK ? read_hinted(op, l) : rc;
     int flushed = batch_flush(&op->batch);
     rc = rc == FAR_OK ? flushed : rc;
     l->misled = rc == FAR_OK && m->anchor.id != index_part_id(&view->parts, &l->segment.part);
@@ -297,6 +352,8 @@ static int look_further(struct op *op, struct sephash_view *view, const struct s
 {
     struct images *m = op->buf[BUF_INDEX];
     set_range(view, key, m->table, wanted, l);
+    l->hinted.slot = 0; /* its block was read before the slots */
+    l->narrow = false;
     l->mark = 1;
     if (!(wanted & SEPHASH_SLOTS)) { /* all were read */
         l->slots = m->lane;
@@ -314,12 +371,12 @@ static int look_further(struct op *op, struct sephash_view *view, const struct s
 }
 
 int sephash_look(struct op *op, struct sephash_view *view, const struct sephash_key *key,
-                 unsigned wanted, struct sephash_look *l)
+                 unsigned wanted, const struct index_hint *hint, struct sephash_look *l)
 {
     bool restarted = false;
     for (unsigned forks = 0; forks < FORKS; forks++) {
         uint64_t state = 0;
-        int rc = look_once(op, view, key, wanted, l, &state);
+        int rc = look_once(op, view, key, wanted, hint, l, &state);
         if (l->misled && !restarted && l->segment.state == 0) { /* the directory has misled it */
             restarted = true;
             rc = index_parts_restart(op, &view->parts, &l->segment.part);
@@ -371,6 +428,38 @@ int sephash_probe(struct op *op, const struct sephash_key *key, const struct sep
     if (found->place >= 0)
         found->place += (int)first;
     return rc;
+}
+
+/* Is the entry that the hint names among those that were read, and its block the key's? */
+static bool hint_holds(const struct sephash_key *key, struct sephash_look *l,
+                       const struct value_out *out, struct index_found *found)
+{
+    struct index_probe probe = {.key = key->bytes, .format = SEPHASH_SLOT, .out = out};
+    unsigned i = 0;
+    while (i < l->candidates && l->candidate[i] != l->hinted.slot)
+        i++;
+    l->hinted.place = i;
+    if (l->narrow && l->range[0] != l->hinted.slot) /* a slot may be a delete of another entry */
+        return false;
+    if (l->late && i < l->in_slots) /* the block was read before the slot (HINT-H1) */
+        return false;
+    return i < l->candidates && index_probe_judge(&probe, &l->hinted, found);
+}
+
+int sephash_find(struct op *op, const struct sephash_key *key, struct sephash_look *l,
+                 const struct value_out *out, struct index_found *found, bool *misled)
+{
+    *found = (struct index_found){.place = -1};
+    sephash_gather(l);
+    if (l->hinted.slot != 0) { /* SEPHASH-H11 */
+        bool holds = hint_holds(key, l, out, found);
+        if (holds && found->place == 0)
+            return FAR_OK;
+        *misled = l->narrow && !holds;
+        if (*misled)
+            return FAR_OK;
+    }
+    return sephash_probe(op, key, l, out, found);
 }
 
 bool sephash_deletes(const struct sephash_look *l, unsigned place)

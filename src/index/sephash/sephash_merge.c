@@ -566,7 +566,7 @@ static int compact(struct op *op, struct sephash_view *view, uint64_t hash, uint
 {
     struct sephash_key key = {.hash = hash};
     struct sephash_state state = {.count = 0};
-    int rc = sephash_look(op, view, &key, SEPHASH_SLOTS, &state.look);
+    int rc = sephash_look(op, view, &key, SEPHASH_SLOTS, NULL, &state.look);
     if (rc != FAR_OK || state.look.filled == state.look.segment.barren)
         return rc;
     rc = sephash_read_state(op, view, &state);

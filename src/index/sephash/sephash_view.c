@@ -103,6 +103,7 @@ static int judge_root(struct sephash_view *view, const struct sephash_root *root
     view->tuning[SEPHASH_TUNING_POINTS] = root->points;
     view->tuning[SEPHASH_TUNING_DEPTH] = root->depth;
     view->tuning[SEPHASH_TUNING_LANE] = root->lane;
+    view->tuning[SEPHASH_TUNING_HOT] = root->hot;
     return FAR_OK;
 }
 
@@ -118,6 +119,8 @@ int sephash_attach(struct op *op, struct index_view *base)
         rc = judge_root(view, &root);
     if (rc == FAR_OK)
         rc = index_parts_attach(op, &view->parts, root.directory);
+    if (rc == FAR_OK && !root.filter) /* with one, gets do not read what a hint is compared with */
+        view->hints = index_hints_open(op, table, root.hot * 1024);
     if (rc == FAR_OK)
         rc = sephash_refresh(op, &view->base);
     return rc;

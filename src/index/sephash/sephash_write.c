@@ -29,7 +29,9 @@ struct write {
     struct sephash_look look;
     struct index_found found;
     struct index_change change;
-    bool blind; /* a put */
+    struct index_hint hint;
+    uint64_t word; /* that it has appended */
+    bool blind;    /* a put */
     bool done;
     bool lost;       /* and it is done all the same */
     unsigned beaten; /* slots that it has lost */
@@ -183,6 +185,7 @@ static int append(struct op *op, struct sephash_view *view, struct write *w, uin
         unsigned n = add_cas(op, view, w, word);
         int rc = batch_flush(&op->batch);
         w->done = op_swapped(op, n);
+        w->word = word;
         if (rc != FAR_OK || w->done)
             return op_decided(op, rc);
         rc = pass(op, w, op_result(op, n), again);
@@ -207,12 +210,14 @@ static void after_append(struct op *op, struct sephash_view *view, struct write 
 
 /* ---- the change ------------------------------------------------------------------------------ */
 
-static int look(struct op *op, struct sephash_view *view, struct write *w, bool *again)
+/* hinted: goes by the hint of the key. */
+static int look(struct op *op, struct sephash_view *view, struct write *w, bool hinted, bool *again)
 {
     uint64_t since = w->turn.queue ? batch_now(&op->batch) : 0;
+    bool misled = false;
     index_change_write(op, &w->change);
     int rc = sephash_look(op, view, &w->key, w->blind ? SEPHASH_LANE : SEPHASH_LANE | SEPHASH_RANGE,
-                          &w->look);
+                          w->blind || !hinted ? NULL : &w->hint, &w->look);
     w->look_ns = w->turn.queue ? batch_now(&op->batch) - since : 0;
     if (rc != FAR_OK)
         return rc;
@@ -220,8 +225,9 @@ static int look(struct op *op, struct sephash_view *view, struct write *w, bool 
     w->found = (struct index_found){.place = -1};
     if (w->blind)
         return FAR_OK;
-    sephash_gather(&w->look);
-    rc = sephash_probe(op, &w->key, &w->look, index_change_out(&w->change), &w->found);
+    rc = sephash_find(op, &w->key, &w->look, index_change_out(&w->change), &w->found, &misled);
+    if (rc == FAR_OK && misled)
+        return look(op, view, w, false, again);
     if (rc != FAR_OK)
         return rc;
     if (w->found.stale != 0) { /* it may be the newest of the key */
@@ -236,6 +242,22 @@ static int look(struct op *op, struct sephash_view *view, struct write *w, bool 
 static unsigned near_node(const struct sephash_view *view, const struct write *w)
 {
     return gaddr_node(sephash_known_of(view, w->key.hash)->segment.part.anchor);
+}
+
+/* Is the new block written to the node of the segment? Otherwise reading behind that takes longer. */
+static bool writes_near(const struct sephash_view *view, const struct write *w)
+{
+    return w->change.block.at == 0 || w->change.written ||
+           gaddr_node(w->change.block.at) == near_node(view, w);
+}
+
+/* What the key has now, if this change has filled a slot. */
+static void note(struct sephash_view *view, const struct write *w)
+{
+    bool removes = w->word == w->found.slot;
+    if (w->done && !w->lost)
+        sephash_hint_note(view, &w->key, w->look.segment.state, removes ? 0 : w->word,
+                          removes ? 0 : SEPHASH_ANYWHERE, NULL);
 }
 
 /* Prepares the block of a value that is known. While the reserve is incomplete, nothing is
@@ -282,10 +304,11 @@ int sephash_change(struct op *op, struct index_view *base, struct slice bytes,
     int rc = start(op, view, &w);
     if (rc == FAR_OK)
         expect_others(op, view, &w);
+    w.hint = sephash_hint(view, &w.key);
     for (unsigned attempts = 0; /* others wait while it has a turn */
          rc == FAR_OK && index_attempt_after_pause(op, &attempts, w.turn.queue ? 0 : attempts);) {
         bool again = false;
-        rc = look(op, view, &w, &again);
+        rc = look(op, view, &w, attempts == 1 && writes_near(view, &w), &again);
         if (rc == FAR_OK && !again)
             rc = act(op, view, &w, &again);
         if (rc == FAR_POOL_FULL && w.blind) { /* if it replaces, a merge may use the reserve */
@@ -305,6 +328,7 @@ int sephash_change(struct op *op, struct index_view *base, struct slice bytes,
         sephash_make_room(op, view, w.key.hash);
     if (w.done && w.found.place >= 0)
         view->fruitless = 0;
+    note(view, &w);
     if (w.done)
         after_append(op, view, &w);
     end_turn(op, view, &w);
