@@ -200,7 +200,7 @@ static void expect_modify_to_read_two_rows(struct store_rig *r, uint64_t keys)
     struct costs c = cost(r, 400, keys, call_modify, FAR_OK);
     assert_int_equal(c.of[2], c.calls);
     uint64_t bytes = c.bytes_read / c.calls;
-    if (bytes > 340) /* two rows of 144 bytes, and announcements */
+    if (bytes > 500) /* two rows of 144 bytes; groups have 4,608. Some rows are known to be full */
         fail_msg("a modify reads %llu bytes", (unsigned long long)bytes);
 }
 
