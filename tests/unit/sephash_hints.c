@@ -145,7 +145,8 @@ TEST(a_wrong_place_is_noticed)
     }
 }
 
-/* On a network that keeps no order among READs, that takes a fence, which counts as a round trip. */
+/* On a network that keeps no order among READs, that takes a fence, which counts as a round
+ * trip. */
 TEST(the_block_is_read_behind_the_slots)
 {
     open_table();
@@ -159,8 +160,8 @@ TEST(the_block_is_read_behind_the_slots)
     expect_rtts(&B, 2);
 }
 
-/* B does not know that the lane of the key is full. So it reads the key's slot, in the spill, behind
- * the block that the hint of A names, and reads that again. */
+/* B does not know that the lane of the key is full. So it reads the key's slot, in the spill,
+ * behind the block that the hint of A names, and reads that again. */
 TEST(a_slot_that_was_read_behind_the_block_does_not_count)
 {
     open_table();

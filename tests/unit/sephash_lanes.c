@@ -1,5 +1,5 @@
-/* Lanes of a CurSegment: each fills by itself, then the spill, and a merge closes those that are not
- * full. */
+/* Lanes of a CurSegment: each fills by itself, then the spill, and a merge closes those that are
+ * not full. */
 #include "index/sephash/sephash.h"
 #include "support/actors.h"
 
@@ -132,8 +132,8 @@ TEST(a_closed_lane_is_full)
 
 /* ---- the spill ------------------------------------------------------------------------------- */
 
-/* A key whose lane is full goes on in the spill. Sessions that do not know that find it all the same,
- * with a round trip more, once. */
+/* A key whose lane is full goes on in the spill. Sessions that do not know that find it all the
+ * same, with a round trip more, once. */
 TEST(a_key_is_in_the_spill_if_its_lane_is_full)
 {
     open_lanes();

@@ -2,8 +2,8 @@
  * Changes. One round trip takes the locks and reads the rows, the next one writes and unlocks.
  *
  * An operation never waits while it holds a lock. If it needs anything that may take time (a block,
- * a wider set of locks, a split), it unlocks first, and starts over when it has it. A modify that is
- * likely to need a block takes memory for it before it locks.
+ * a wider set of locks, a split), it unlocks first, and starts over when it has it. A modify that
+ * is likely to need a block takes memory for it before it locks.
  */
 #include "index/rcuckoo/rcuckoo.h"
 
@@ -360,9 +360,9 @@ static int look(struct op *op, struct rcuckoo_view *view, struct write *w)
     return rc;
 }
 
-/* The answer needs a block. If memory of its size is at hand, on the subtable's node, then preparing
- * it takes no round trip, and the block is written ahead of the redo. Otherwise the answer is noted
- * (w->asked), and the operation starts over without locks. */
+/* The answer needs a block. If memory of its size is at hand, on the subtable's node, then
+ * preparing it takes no round trip, and the block is written ahead of the redo. Otherwise the
+ * answer is noted (w->asked), and the operation starts over without locks. */
 static int prepare_answer(struct rcuckoo_view *view, struct op *op, struct write *w, gaddr earlier,
                           unsigned earlier_class)
 {

@@ -7,8 +7,8 @@
  *
  * A segment has the keys with one suffix of the hash. Its anchor names its CurSegment C, and C
  * names the pages of its MainSegment M. All changes are appended to C. When C is full for
- * a key, any client makes a new pair (C', M') of both, or two pairs if M' becomes too large, and changes the anchor's
- * word.
+ * a key, any client makes a new pair (C', M') of both, or two pairs if M' becomes too large, and
+ * changes the anchor's word.
  *
  *                     append        merge              split
  *   anchor A  C0 M0 --------> C0' M0 ------> C1 M1 --> ... ------> fork --> anchor A0  C M
@@ -42,9 +42,9 @@
  *       M, are the key's state at one instant of the operation. Let slot i be found empty, and
  *       those below it filled. Then there is an instant when exactly those were filled: slot i-1
  *       was filled before the READ ended, and slot i is filled after it began. If C was replaced
- *       before that, the READ finds it full or closed, and its last state held up to that CAS. The operation
- *       has read the anchor, so it has begun before C was replaced. So a READ of the slots needs no
- *       second look, nor an order against the READs of the anchor and of M.
+ *       before that, the READ finds it full or closed, and its last state held up to that CAS. The
+ *       operation has read the anchor, so it has begun before C was replaced. So a READ of the
+ *       slots needs no second look, nor an order against the READs of the anchor and of M.
  *   SEPHASH-H4  Exact results. An operation judges the key by such a state with n filled slots, and
  *       CASes slot n. If that succeeds, the key was in this state at that time. If it fails,
  *       the word that was found is all that is new. If that one can be of the key, it looks again.
@@ -52,9 +52,9 @@
  *       whether such words were found by CAS or by a READ, up to the first empty slot (SEPHASH-H3).
  *       A put or an update may be done then (CHANGE-C1): slot n was filled after the look that has
  *       found it empty, and right before that the key was in the state that was judged.
- *   SEPHASH-H5  The filter, if there is one. A client writes the mark of a key ahead of the CAS of its slot, in the
- *       same batch: a mark that is found 0 says that no slot with the key was filled then. All
- *       write the same word 1, and nobody clears it: a new C has a new filter.
+ *   SEPHASH-H5  The filter, if there is one. A client writes the mark of a key ahead of the CAS of
+ *       its slot, in the same batch: a mark that is found 0 says that no slot with the key was
+ *       filled then. All write the same word 1, and nobody clears it: a new C has a new filter.
  *   SEPHASH-H6  Memory. An operation writes to C, and follows words of C and M, only if it has read
  *       the anchor that names C. What is retired later is not reused before it ends (EPOCH-E3). C,
  *       the pages of M and the blocks of words that are covered or deleted are retired by the
@@ -78,11 +78,11 @@
  *       the newest one is read first, and the others only if that is another key's. The state that
  *       is judged stays that of the look: no word of it changes, and all blocks stay as they are
  *       until the operation ends (SEPHASH-H3, SEPHASH-H6).
- *   SEPHASH-H11  Hints. A hint says which word was the newest of a key. Its block is read behind the
- *       anchor and the slots (HINT-H1), and counts only if the look finds the word to be the newest
- *       entry of the key: in the slots, or in M if no slot may be of the key. If the look has read
- *       one entry of M instead of the range, and that is the word, and its block is the key's, then
- *       there is no other entry of the key in M.
+ *   SEPHASH-H11  Hints. A hint says which word was the newest of a key. Its block is read behind
+ *       the anchor and the slots (HINT-H1), and counts only if the look finds the word to be the
+ *       newest entry of the key: in the slots, or in M if no slot may be of the key. If the look
+ *       has read one entry of M instead of the range, and that is the word, and its block is the
+ *       key's, then there is no other entry of the key in M.
  *
  * Progress: lock-free, except that an operation that finds C full waits a little for the client
  * that has filled it. Every loop is bounded and ends with FAR_CONTENTION.
@@ -230,15 +230,16 @@ enum sephash_wanted {
     SEPHASH_RANGE = 8, /* the entries of the MainSegment */
 };
 /* Reads what is wanted of the key's segment, with what is in the batch. If the session knew another
- * segment, or none, it takes more round trips. With a hint, the block that it names is read, too. */
+ * segment, or none, it takes more round trips. With a hint, the block that it names is read,
+ * too. */
 int sephash_look(struct op *op, struct sephash_view *view, const struct sephash_key *key,
                  unsigned wanted, const struct index_hint *hint, struct sephash_look *look);
 /* Reads the header and the slots of the CurSegment that the state names, into the look and the
  * cache. */
 int sephash_learn(struct op *op, struct sephash_view *view, uint64_t state,
                   struct sephash_look *look);
-/* Adds the READ of the slots of the key's lane, and of the spill if the lane is known to be full. The
- * flush is followed by sephash_count_lane(), which may have to read the spill. */
+/* Adds the READ of the slots of the key's lane, and of the spill if the lane is known to be full.
+ * The flush is followed by sephash_count_lane(), which may have to read the spill. */
 void sephash_read_lane(struct op *op, const struct sephash_view *view, struct sephash_look *look);
 int sephash_count_lane(struct op *op, struct sephash_view *view, struct sephash_look *look);
 /* Adds the READ of all slots; the flush is followed by sephash_count_slots(). */
@@ -264,8 +265,8 @@ void sephash_read_main(struct op *op, const struct sephash_view *view,
 void sephash_gather(struct sephash_look *look);
 int sephash_probe(struct op *op, const struct sephash_key *key, const struct sephash_look *look,
                   const struct value_out *out, struct index_found *found);
-/* The same, by the block that a hint names if that is the newest. *misled: the hint was wrong, and not
- * all that is needed was read (SEPHASH-H11). */
+/* The same, by the block that a hint names if that is the newest. *misled: the hint was wrong, and
+ * not all that is needed was read (SEPHASH-H11). */
 int sephash_find(struct op *op, const struct sephash_key *key, struct sephash_look *look,
                  const struct value_out *out, struct index_found *found, bool *misled);
 /* Is the candidate a delete? */

@@ -3,9 +3,9 @@
  *
  *   hint    address 40 | class 6 | fp 8 | generation 10        and a place
  *
- * A hint has the pointer of an entry. fp2 and dep follow from the key and from the segment, so their
- * bits have the lowest ones of the anchor's generation. These say whether the place may be used, and
- * nothing else: an operation believes what it has read itself.
+ * A hint has the pointer of an entry. fp2 and dep follow from the key and from the segment, so
+ * their bits have the lowest ones of the anchor's generation. These say whether the place may be
+ * used, and nothing else: an operation believes what it has read itself.
  */
 #include "index/sephash/sephash.h"
 

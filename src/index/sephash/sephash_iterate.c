@@ -9,8 +9,8 @@
  * before it have been returned. The 23 bits take the key itself. They are known only if its block
  * was read because its group (fp and fp2) has other entries, and count as 0 otherwise.
  *
- *   SEPHASH-I1  What is returned of a key was true at one instant: a call takes its entries from one
- *       state (SEPHASH-H3). Keys of different lanes may have different instants.
+ *   SEPHASH-I1  What is returned of a key was true at one instant: a call takes its entries from
+ *       one state (SEPHASH-H3). Keys of different lanes may have different instants.
  *   SEPHASH-I2  A call goes on to the end of what it has read, or to the first entry that does not
  *       fit. If a split has moved the rest of a segment to its second half, whose interval begins
  *       later, then what was returned of that half is returned again: keys may come twice, but none

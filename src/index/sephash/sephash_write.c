@@ -244,7 +244,8 @@ static unsigned near_node(const struct sephash_view *view, const struct write *w
     return gaddr_node(sephash_known_of(view, w->key.hash)->segment.part.anchor);
 }
 
-/* Is the new block written to the node of the segment? Otherwise reading behind that takes longer. */
+/* Is the new block written to the node of the segment? Otherwise reading behind that takes
+ * longer. */
 static bool writes_near(const struct sephash_view *view, const struct write *w)
 {
     return w->change.block.at == 0 || w->change.written ||
