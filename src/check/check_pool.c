@@ -8,7 +8,7 @@
 
 /* Verbs that a client posts while it waits, for memory or in a sweep, until another's lease
  * lapses. */
-#define WAITING_VERBS 10000u
+#define WAITING_VERBS 20000u
 
 void check_wrap_lists(struct check *c)
 {
