@@ -174,6 +174,50 @@ TEST(a_slot_that_was_read_behind_the_block_does_not_count)
     expect_rtts(&B, 1);
 }
 
+/* The actor's process has a hint of the word, with the generation of the segment, and any place: as
+ * if it was of a segment that was split since. */
+static void expect_hidden(struct actor *a, uint32_t key, uint64_t word)
+{
+    struct sephash_view *view = view_of(a);
+    struct sephash_key k;
+    sephash_hash(view, (struct slice){&key, sizeof key}, &k);
+    const struct sephash_segment *s = &sephash_known_of(view, k.hash)->segment;
+    assert_int_equal(get_key(a, key, 0), FAR_CORRUPT);
+    for (unsigned place = 0; place < s->entries; place++) {
+        sephash_hint_note(view, &k, s->state, word, place, NULL);
+        assert_int_equal(get_key(a, key, 0), FAR_CORRUPT);
+        assert_int_equal(update_key(a, key, 3), FAR_CORRUPT);
+    }
+}
+
+/* The newest entry of a key is damaged, or a delete of it. A hint does not bring back the one that
+ * is behind it in the MainSegment (SEPHASH-H9). */
+TEST(a_hint_brings_no_old_value_back)
+{
+    for (uint32_t deleted = 0; deleted < 2; deleted++) {
+        uint32_t key = 1;
+        struct sephash_key k;
+        open_table();
+        put_keys(&C, 1, 4);
+        merge_by(&C);
+        expect_found(&C, key, 1);
+        sephash_hash(view_of(&C), (struct slice){&key, sizeof key}, &k);
+        uint64_t old = sephash_hint(view_of(&C), &k).slot;
+        expect_ok(put_key(&C, key, 2));
+        gaddr at = pointer_gaddr(sephash_hint(view_of(&C), &k).slot);
+        assert_true(old != 0 && at != 0);
+        if (deleted)
+            expect_ok(delete_key(&C, key, 0));
+        store_rig_set(&rig, at, 16, store_rig_get(&rig, at, 16) ^ 3);
+        for (unsigned merges = 0; merges < 2; merges++) {
+            merge_by(&C);
+            expect_hidden(&C, key, old);
+            expect_hidden(&A, key, old);
+        }
+        close_actors(NULL);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -185,6 +229,7 @@ int main(void)
         cmocka_unit_test(a_wrong_place_is_noticed),
         cmocka_unit_test(the_block_is_read_behind_the_slots),
         cmocka_unit_test(a_slot_that_was_read_behind_the_block_does_not_count),
+        cmocka_unit_test(a_hint_brings_no_old_value_back),
     };
     return cmocka_run_group_tests(tests, NULL, close_actors);
 }

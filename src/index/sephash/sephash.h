@@ -82,7 +82,8 @@
  *       the anchor and the slots (HINT-H1), and counts only if the look finds the word to be the
  *       newest entry of the key: in the slots, or in M if no slot may be of the key. If the look
  *       has read one entry of M instead of the range, and that is the word, and its block is the
- *       key's, then there is no other entry of the key in M.
+ *       key's, then there is no other entry of the key in M, unless a damaged one is ahead of it
+ *       (SEPHASH-H9). The header says whether there may be one, and then the range is read.
  *
  * Progress: lock-free, except that an operation that finds C full waits a little for the client
  * that has filled it. Every loop is bounded and ends with FAR_CONTENTION.
@@ -122,7 +123,8 @@ struct sephash_segment {
     uint16_t spilled; /* this many slots of the spill are filled, and perhaps more */
     uint64_t full;    /* a bit for each lane: all of its slots are filled */
     uint64_t busy;    /* a bit for each lane: the session's last change there has met others */
-    uint32_t entries;
+    uint16_t entries;
+    uint16_t doubtful; /* a damaged entry of M is ahead of others that have its tag, perhaps */
     uint64_t page[SEPHASH_PAGES];
 };
 /* The same with its FPTable. The session's directory leads to these. */

@@ -131,7 +131,8 @@ static inline uint64_t sephash_fork_sum(const struct sephash_fork *fork)
 
 struct sephash_head {
     uint64_t id;
-    uint32_t entries;             /* of the MainSegment */
+    uint16_t entries;             /* of the MainSegment */
+    uint16_t doubtful;            /* 1: some of them may hide others (SEPHASH-H9) */
     uint16_t err, points;         /* of the FPTable: sephash_table.c */
     uint64_t checksum;            /* of the header and the FPTable, without this word */
     uint64_t page[SEPHASH_PAGES]; /* pointers; 0: none */

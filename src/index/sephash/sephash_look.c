@@ -225,7 +225,8 @@ static bool on_one_node(const struct sephash_view *view, const struct sephash_lo
 }
 
 /* The look goes by a hint, if it can. If the segment was not merged since, one entry of the
- * MainSegment is enough. */
+ * MainSegment is enough. The hint may be of another segment that had as many merges: so if a
+ * damaged entry may hide the one that it names, all are read (SEPHASH-H9). */
 static void expect(const struct op *op, const struct sephash_view *view,
                    const struct index_hint *hint, struct sephash_look *l)
 {
@@ -236,7 +237,8 @@ static void expect(const struct op *op, const struct sephash_view *view,
         !on_one_node(view, l, hint->slot))
         return;
     l->hinted = (struct index_block){.slot = sephash_entry(hint->slot, l->tag), .bytes = bytes};
-    l->narrow = sephash_hint_recent(hint, l->segment.state) && hint->place < l->to - l->from;
+    l->narrow = sephash_hint_recent(hint, l->segment.state) && hint->place < l->to - l->from &&
+                l->segment.doubtful == 0;
     if (l->narrow) {
         l->from += hint->place;
         l->to = l->from + 1;
@@ -293,6 +295,7 @@ int sephash_learn(struct op *op, struct sephash_view *view, uint64_t state, stru
     sephash_count_slots(view, l);
     l->table = m->table;
     s->entries = m->head.entries;
+    s->doubtful = m->head.doubtful;
     s->err = m->head.err;
     s->points = m->head.points;
     s->barren = 0;

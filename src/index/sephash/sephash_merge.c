@@ -38,6 +38,7 @@ struct merge {
     bool crowded; /* many clients append to the segment */
     bool from_reserve;
     bool splits;
+    bool doubtful;            /* a damaged entry remains, ahead of older ones (SEPHASH-H9) */
     unsigned live;            /* entries that remain */
     uint64_t *newest;         /* the slots, from the last one on; 0: does not count */
     struct sephash_root root; /* what changes of it */
@@ -254,7 +255,8 @@ static int allocate_made(struct merge *m, struct made *made)
     int rc = FAR_OK;
     memset(&made->head, 0, sizeof made->head);
     made->points = sephash_table_make(shape->plain, made->start, made->table, &err);
-    made->head.entries = entries;
+    made->head.entries = (uint16_t)entries;
+    made->head.doubtful = m->doubtful;
     made->head.err = (uint16_t)err;
     made->head.points = (uint16_t)made->points;
     for (unsigned i = 0; i < pages_for(m, entries) && rc == FAR_OK; i++)
@@ -458,6 +460,7 @@ static void note(struct merge *m)
             .err = made->head.err,
             .points = made->head.points,
             .entries = made->head.entries,
+            .doubtful = made->head.doubtful,
         };
         memcpy(next.page, made->head.page, sizeof next.page);
         (void)sephash_know(view, &next, made->table); /* otherwise it is read when it is needed */
@@ -515,8 +518,12 @@ static int merge(struct merge *m)
     int rc = read_all(m);
     if (rc != FAR_OK)
         return rc;
-    for (unsigned i = 0; i < m->state.count; i++)
-        m->frees |= m->state.items[i].fate == SEPHASH_COVERED;
+    m->doubtful = m->state.look.segment.doubtful != 0;
+    for (unsigned i = 0; i < m->state.count; i++) {
+        const struct sephash_item *item = &m->state.items[i];
+        m->frees |= item->fate == SEPHASH_COVERED;
+        m->doubtful |= item->fate == SEPHASH_LIVE && item->unreadable;
+    }
     sephash_clear_dead(m->view, &m->state);
     rc = arrange(m);
     if (rc == FAR_OK)
