@@ -94,11 +94,14 @@ static gaddr last_block(struct rig *g, uint32_t key)
     return pointer_gaddr(last);
 }
 
-/* Two bits of it. */
+/* Two bits of a block. */
+static void damage(struct rig *g, gaddr at)
+{
+    store_rig_set(&g->r, at, 16, store_rig_get(&g->r, at, 16) ^ 3);
+}
 static void damage_last(struct rig *g, uint32_t key)
 {
-    gaddr at = last_block(g, key);
-    store_rig_set(&g->r, at, 16, store_rig_get(&g->r, at, 16) ^ 3);
+    damage(g, last_block(g, key));
 }
 
 /* The key has a value in the MainSegment. A newer one is damaged, or a delete of it. */
@@ -246,6 +249,43 @@ static void a_repair_brings_no_key_back(void **state)
         }
 }
 
+/* Two keys that have the same tag and different lanes. The second one has the higher lane. */
+static void find_lanes(struct rig *g, uint32_t pair[2])
+{
+    struct sephash_key a, b;
+    for (pair[0] = 1;; pair[0]++) {
+        hash_u32(g, pair[0], &a);
+        for (pair[1] = 1; pair[1] < 20000; pair[1]++) {
+            hash_u32(g, pair[1], &b);
+            if (sephash_key_tag(view_of(g), &a, 0) == sephash_key_tag(view_of(g), &b, 0) &&
+                a.lane < b.lane)
+                return;
+        }
+    }
+}
+
+/* The damaged entry is not of the other key, which has another lane. */
+static void a_repair_leaves_other_lanes_alone(void **state)
+{
+    struct rig g;
+    struct sephash_key k;
+    uint32_t pair[2];
+    (void)state;
+    open_rig(&g, "slots=40&ratio=64&depth=0&lane=8");
+    assert_int_equal(put_u32(&g, 0, 0), FAR_OK);
+    find_lanes(&g, pair);
+    for (unsigned i = 0; i < 2; i++)
+        assert_int_equal(put_u32(&g, pair[i], 1), FAR_OK);
+    hash_u32(&g, pair[1], &k);
+    damage(&g, pointer_gaddr(sephash_hint(view_of(&g), &k).slot));
+    expect(&g, pair[0], FAR_OK);
+    expect(&g, pair[1], FAR_CORRUPT);
+    repair(&g, 1);
+    expect(&g, pair[0], FAR_OK);
+    expect(&g, pair[1], FAR_NOT_FOUND);
+    close_rig(&g);
+}
+
 /* The value before the one that was deleted is damaged, by a bit that a repair can tell. */
 static void a_repair_does_not_bring_back_what_was_deleted(void **state)
 {
@@ -374,6 +414,7 @@ int main(void)
         cmocka_unit_test(a_split_brings_no_key_back),
         cmocka_unit_test(a_split_does_not_guess_the_key_of_a_damaged_entry),
         cmocka_unit_test(a_repair_brings_no_key_back),
+        cmocka_unit_test(a_repair_leaves_other_lanes_alone),
         cmocka_unit_test(a_repair_does_not_bring_back_what_was_deleted),
         cmocka_unit_test(a_key_can_be_put_again),
         cmocka_unit_test(a_merge_does_not_free_the_neighbours_of_a_block),

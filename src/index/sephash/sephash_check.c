@@ -178,12 +178,20 @@ static bool is_unreadable(const struct walk *w, unsigned place)
     return false;
 }
 
-/* Is an entry older than another one? The MainSegment has the newer ones of a tag first. */
+/* May both be of one key? Not if they are in different lanes (SEPHASH-H1). */
+static bool one_key(const struct sephash_shape *shape, unsigned slot, unsigned other)
+{
+    unsigned spill = shape->lanes * shape->lane;
+    return slot >= spill || other >= spill || slot / shape->lane == other / shape->lane;
+}
+
+/* Is an entry older than another one, which may be of its key? The MainSegment has the newer ones
+ * of a tag first. */
 static bool is_older(const struct walk *w, unsigned place, unsigned than)
 {
     unsigned entries = w->state.look.segment.entries;
     if (place >= entries)
-        return place < than;
+        return place < than && one_key(&w->view->shape, place - entries, than - entries);
     return than >= entries || place > than;
 }
 
