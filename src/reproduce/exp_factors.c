@@ -17,7 +17,7 @@ static const struct variant shard[] = {
 };
 
 /* The paper's structure: no lanes, but a filter. */
-#define SEPHASH_PAPER "slots=128&ratio=64&lane=512"
+#define SEPHASH_PAPER "slots=128&ratio=64&lane=512&hot=0"
 static const struct variant sephash[] = {
     {"sephash", "SepHash", SEPHASH_PAPER "&filter=1"},
     {"sephash-no-filter", "without the filter", SEPHASH_PAPER "&filter=0"},

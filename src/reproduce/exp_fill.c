@@ -54,13 +54,13 @@ static void plan(struct plan *p)
     }
     for (unsigned inlined = 0; inlined <= 1; inlined++) {
         struct plan_cell *cell = add(p, "inline", inlined);
-        plan_tune(cell, "value=%u", inlined * 8);
+        plan_tune(cell, "value=%u&hot=0", inlined * 8);
         cell->workloads = "b,a";
         cell->network = six_machines();
     }
     for (unsigned i = 0; i < value->count; i++) {
         struct plan_cell *cell = add(p, "entry", value->value[i]);
-        plan_tune(cell, "value=%u", value->value[i]);
+        plan_tune(cell, "value=%u&hot=0", value->value[i]);
         cell->value_size = value->value[i];
         cell->workloads = "c," MIX;
         cell->network = six_machines();

@@ -23,7 +23,7 @@ static void plan(struct plan *p)
                 plan_tune(cell, "depth=12&hot=0");
         }
     for (unsigned i = 0; i < RATIOS; i++)
-        plan_tune(plan_add(p, "sephash", "sephash-ratio-%u", ratios[i]), "slots=128&ratio=%u",
+        plan_tune(plan_add(p, "sephash", "sephash-ratio-%u", ratios[i]), "slots=128&ratio=%u&hot=0",
                   ratios[i]);
     for (unsigned part = 1; part <= 4; part *= 4) {
         struct plan_cell *cell = plan_add(p, "chime", "chime-8-1-of-%u", part);

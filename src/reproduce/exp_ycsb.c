@@ -399,7 +399,7 @@ static const struct claim claims[] = {
     {"SEPHASH-CLAIM-10", "SepHash 5.3", "YCSB A causes no split of RACE", sephash_c10, NULL},
     {"SEPHASH-CLAIM-12", "SepHash 5.2.2",
      "uniform searches are about as fast as RACE's (here: within a quarter)", sephash_c12,
-     "A search here reads 900 bytes and 4.6 verbs on average, RACE's 330 bytes and 3.1 verbs: see "
+     "A search here reads 650 bytes and 4.5 verbs on average, RACE's 330 bytes and 3.1 verbs: see "
      "rtts."},
     {"RCUCKOO-CLAIM-9", "RCuckoo 5.3",
      "reads are as fast with any distribution of keys (here: within a tenth)", rcuckoo_c9, NULL},

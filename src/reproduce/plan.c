@@ -66,7 +66,7 @@ struct plan_cell *plan_add(struct plan *p, const char *index, const char *name, 
     va_start(args, name);
     struct plan_cell *cell = add(p, index, name, args);
     va_end(args);
-    if (strcmp(index, "race") == 0 || strcmp(index, "shard") == 0) /* their papers have no hints */
+    if (strcmp(index, "chime") != 0) /* the other papers have no hints */
         plan_tune(cell, "hot=0");
     return cell;
 }
