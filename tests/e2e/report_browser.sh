@@ -36,7 +36,7 @@ expect_code 0
 check threads "$scratch/threads.json"
 
 # Time lines: the model's windows are short, and its time does not depend on the machine.
-run bench --pool 'model:?nic=cx6&machines=1&threads=2' --keys 4k --ops 8k --workload load,a,c \
+run bench --pool 'model:?nic=cx6&machines=1&threads=2' --keys 4k --ops 12k --workload load,a,c \
     --report "$scratch/model.html" --json "$scratch/model.json"
 expect_code 0
 [ "$(grep -c '"seconds": 0.03' "$scratch/model.json")" -gt 0 ] || failed "has no time lines"
