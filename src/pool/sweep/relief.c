@@ -22,11 +22,17 @@ struct relief {
     _Atomic uint64_t recut_after; /* when a sweep may be made that only cuts memory again */
 };
 
+/* Is it too early? A time that is more than `ns` ahead is of a clock that was set back since. */
+static bool is_early(uint64_t now, uint64_t due, uint64_t ns)
+{
+    return now < due && due - now <= ns;
+}
+
 /* Is it time? Then the next time is `ns` later. */
 static bool is_due(_Atomic uint64_t *after, uint64_t now, uint64_t ns)
 {
     uint64_t due = atomic_load(after);
-    return now >= due && atomic_compare_exchange_strong(after, &due, now + ns);
+    return !is_early(now, due, ns) && atomic_compare_exchange_strong(after, &due, now + ns);
 }
 
 /* FAR_POOL_FULL if the epochs do not move: waiting has not helped. */
@@ -129,12 +135,12 @@ static int unused_bytes(struct op *op, uint64_t *bytes)
 static int sweep_is_worth_it(struct op *op, struct relief *r, bool *worth)
 {
     struct client *c = op->client;
-    uint64_t now = client_now(c), listed = 0, held = 0;
+    uint64_t now = client_now(c), pause = RECUT_LEASES * c->lease_ns, listed = 0, held = 0;
     batch_read(&op->batch, NODE0, DEATHS_DELTA, op->pool_word, 8);
     int rc = batch_flush(&op->batch);
     *worth = rc == FAR_OK && (op->pool_word[0] != 0 || c->stock.lost_bytes != 0);
     if (rc != FAR_OK || *worth ||
-        (now < atomic_load(&r->recut_after) &&
+        (is_early(now, atomic_load(&r->recut_after), pause) &&
          c->stock.retired_ever - c->stock.recut_at < RECUT_BYTES))
         return rc;
     rc = unused_bytes(op, &held);
@@ -143,7 +149,7 @@ static int sweep_is_worth_it(struct op *op, struct relief *r, bool *worth)
     *worth = rc == FAR_OK && held + listed >= RECUT_BYTES;
     if (*worth) {
         stock_note_recut(c);
-        atomic_store(&r->recut_after, now + RECUT_LEASES * c->lease_ns);
+        atomic_store(&r->recut_after, now + pause);
     }
     return rc;
 }
