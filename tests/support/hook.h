@@ -4,6 +4,8 @@
 
 #include "fabric/fabric.h"
 
+#include <string.h>
+
 struct hook {
     struct fab_ep *ep;
     const struct fab_ops *real;
@@ -43,6 +45,28 @@ static inline void hook_pause(struct fab_ep *ep, uint64_t ns)
 {
     (void)ep;
     hook.clock += ns;
+}
+
+/* What was posted since hook_record(). */
+static struct {
+    struct fab_verb verb[16];
+    unsigned count, posts;
+} recorded;
+
+static inline int hook_post_recorded(struct fab_ep *ep, struct fab_req *req)
+{
+    for (unsigned i = 0; i < req->count && recorded.count < 16; i++)
+        recorded.verb[recorded.count++] = req->verbs[i];
+    recorded.posts++;
+    return hook.real->post(ep, req);
+}
+
+/* Hooks the endpoint, and records its first verbs. */
+static inline void hook_record(struct fab_ep *ep)
+{
+    hook_on(ep);
+    hook.ops.post = hook_post_recorded;
+    memset(&recorded, 0, sizeof recorded);
 }
 
 /* Posts for real, and waits. */

@@ -1,8 +1,6 @@
 /* Hints of CHIME: keys that a session has seen take a round trip less, if their values are in
  * blocks, and fewer bytes otherwise (HINT-H1, and index/hints.h). */
 #include "index/chime/chime.h"
-#include "support/chime_image.h"
-#include "support/hook.h"
 
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,11 +12,8 @@
 
 #define KEY "key", 3
 
-static void rig(struct store_rig *r, const char *uri, const char *tuning)
-{
-    struct far_table_options table = {.tuning = tuning, .hash_seed = 17};
-    store_rig_open(r, uri, NULL, NULL, &table);
-}
+#include "support/chime_image.h"
+#include "support/hot_rig.h"
 
 /* A session of another process that has opened the table, and has not seen the key. */
 static far_session *join(struct store_rig *r)
@@ -28,30 +23,10 @@ static far_session *join(struct store_rig *r)
     return s;
 }
 
-static uint32_t rtts(const far_session *s)
-{
-    return (uint32_t)s->op.cost.rtts;
-}
-
-static void expect_cost(const far_session *s, int rc, int status, uint32_t round_trips)
+static void expect_cost(const far_session *s, int rc, int status, uint64_t round_trips)
 {
     assert_int_equal(rc, status);
-    assert_int_equal(rtts(s), round_trips);
-}
-
-static void put(far_session *s, struct store_rig *r, const char *value)
-{
-    assert_int_equal(far_put(s, r->table, KEY, value, strlen(value)), FAR_OK);
-}
-
-/* Gets the key. That must take this many round trips. */
-static void expect_get(far_session *s, struct store_rig *r, const char *value, uint32_t round_trips)
-{
-    char got[16] = "";
-    size_t len = 0;
-    expect_cost(s, far_get(s, r->table, KEY, got, sizeof got, &len), FAR_OK, round_trips);
-    assert_int_equal(len, strlen(value));
-    assert_memory_equal(got, value, len);
+    expect_rtts(s, round_trips);
 }
 
 static enum far_decision append(void *arg, const void *old, size_t old_len, const void **value,
@@ -87,7 +62,7 @@ static void keys_that_were_seen_take_a_round_trip_less(void **state)
         rig(&r, "mem:?size=8m", cases[i].tuning);
         far_session *s = r.session, *other = join(&r);
         put(s, &r, "one");
-        assert_int_equal(rtts(s), 2);
+        expect_rtts(s, 2);
         expect_get(s, &r, "one", 2 - saved); /* an own change is a hint, */
         far_session *mate = store_rig_join(&r);
         assert_int_equal(far_exists(mate, r.table, "other", 5), FAR_NOT_FOUND);
@@ -130,7 +105,7 @@ static void a_get_of_an_inline_value_reads_one_group(void **state)
     for (unsigned i = 0; i < 4; i++) {
         far_session *who = i < 2 ? s : other;
         assert_int_equal(far_get(who, r.table, "8 bytes.", 8, got, 8, NULL), FAR_OK);
-        assert_int_equal(rtts(who), 1);
+        expect_rtts(who, 1);
         assert_int_equal(who->op.cost.bytes_read == 8 * CHIME_GROUP_WORDS, i % 2 == 1);
     }
     /* The entry may become that of a block, and be inline again. */
@@ -237,21 +212,6 @@ static void a_hint_may_lead_anywhere(void **state)
         else
             put(r.session, &r, "one");
     }
-    store_rig_close(&r);
-}
-
-static void long_blocks_are_not_read_ahead(void **state)
-{
-    static char value[2 * BLOCK_SHORT_MAX], got[sizeof value];
-    struct store_rig r;
-    (void)state;
-    rig(&r, "mem:?size=8m", "hot=1");
-    far_session *s = r.session;
-    assert_int_equal(far_put(s, r.table, KEY, value, sizeof value), FAR_OK);
-    for (unsigned i = 0; i < 2; i++)
-        expect_cost(s, far_get(s, r.table, KEY, got, sizeof got, NULL), FAR_OK, 2);
-    assert_int_equal(far_put(s, r.table, KEY, value, BLOCK_SHORT_MAX / 2), FAR_OK);
-    expect_cost(s, far_get(s, r.table, KEY, got, sizeof got, NULL), FAR_OK, 1);
     store_rig_close(&r);
 }
 
@@ -371,46 +331,11 @@ static void a_block_that_was_read_without_the_lock_is_not_believed(void **state)
 
 /* ---- the order ------------------------------------------------------------------------------- */
 
-static struct {
-    struct fab_verb verb[8];
-    unsigned count, posts;
-} seen;
-
-static int post_seen(struct fab_ep *ep, struct fab_req *req)
-{
-    for (unsigned i = 0; i < req->count && seen.count < 8; i++)
-        seen.verb[seen.count++] = req->verbs[i];
-    seen.posts++;
-    return hook.real->post(ep, req);
-}
-
 /* HINT-H1 */
 static void the_block_is_read_behind_the_group(void **state)
 {
-    static const struct {
-        unsigned order;
-        bool fenced;
-    } cases[] = {{ORDER_IB, false}, {ORDER_ALL & ~ORDER(FAB_R, FAB_R), true}};
     (void)state;
-    for (unsigned i = 0; i < 2; i++) {
-        struct store_rig r;
-        rig(&r, "mem:?size=8m", "hot=1");
-        put(r.session, &r, "one");
-        unsigned order = r.fab->order;
-        r.fab->order = cases[i].order;
-        hook_on(r.session->client.ep);
-        hook.ops.post = post_seen;
-        memset(&seen, 0, sizeof seen);
-        expect_get(r.session, &r, "one", cases[i].fenced ? 2 : 1); /* a fence counts as one */
-        hook_off();
-        r.fab->order = order;
-        assert_int_equal(seen.posts, 1);
-        assert_int_equal(seen.count, 2);
-        assert_int_equal(seen.verb[0].len, 8 * CHIME_GROUP_WORDS);
-        assert_int_equal(seen.verb[1].len, 64);
-        assert_int_equal(seen.verb[1].flags & FAB_FENCE, cases[i].fenced ? FAB_FENCE : 0);
-        store_rig_close(&r);
-    }
+    expect_block_behind(8 * CHIME_GROUP_WORDS);
 }
 
 int main(void)

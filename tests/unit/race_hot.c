@@ -1,6 +1,5 @@
 /* Hints of RACE: keys that a session has seen take a round trip less (HINT-H1, and
  * index/hints.h). */
-#include "support/hook.h"
 #include "support/race_rig.h"
 
 #include <stdarg.h>
@@ -11,32 +10,7 @@
 
 #define KEY "key", 3
 
-static void rig(struct store_rig *r, const char *uri, const char *tuning)
-{
-    struct far_table_options table = {.tuning = tuning, .hash_seed = 17};
-    store_rig_open(r, uri, NULL, NULL, &table);
-}
-
-static uint32_t rtts(const far_session *s)
-{
-    return (uint32_t)s->op.cost.rtts;
-}
-
-static void put(far_session *s, struct store_rig *r, const void *value, size_t len)
-{
-    assert_int_equal(far_put(s, r->table, KEY, value, len), FAR_OK);
-}
-
-/* Gets the key. That must take this many round trips. */
-static void expect_get(far_session *s, struct store_rig *r, const char *value, uint32_t round_trips)
-{
-    char got[16] = "";
-    size_t len = 0;
-    assert_int_equal(far_get(s, r->table, KEY, got, sizeof got, &len), FAR_OK);
-    assert_int_equal(len, strlen(value));
-    assert_memory_equal(got, value, len);
-    assert_int_equal(rtts(s), round_trips);
-}
+#include "support/hot_rig.h"
 
 static void keys_that_were_seen_take_a_round_trip_less(void **state)
 {
@@ -50,10 +24,10 @@ static void keys_that_were_seen_take_a_round_trip_less(void **state)
         struct store_rig r;
         rig(&r, "mem:?size=8m", cases[i].tuning);
         far_session *s = r.session, *other = store_rig_join_apart(&r);
-        put(s, &r, "one", 3);
+        put(s, &r, "one");
         expect_get(s, &r, "one", 2 - saved); /* an own change is a hint */
-        put(s, &r, "two", 3);
-        assert_int_equal(rtts(s), 3 - saved);
+        put(s, &r, "two");
+        expect_rtts(s, 3 - saved);
         far_session *mate = store_rig_join(&r);
         assert_int_equal(far_exists(mate, r.table, "other", 5), FAR_NOT_FOUND); /* opens it */
         expect_get(mate, &r, "two", 2 - saved);                                 /* HINT-H4 */
@@ -62,9 +36,9 @@ static void keys_that_were_seen_take_a_round_trip_less(void **state)
         expect_get(other, &r, "two", 2); /* not seen */
         expect_get(other, &r, "two", 2 - saved);
         assert_int_equal(far_delete(other, r.table, KEY), FAR_OK);
-        assert_int_equal(rtts(other), 3 - saved);
+        expect_rtts(other, 3 - saved);
         assert_int_equal(far_get(other, r.table, KEY, NULL, 0, NULL), FAR_NOT_FOUND);
-        assert_int_equal(rtts(other), 1);
+        expect_rtts(other, 1);
         far_session_close(other);
         store_rig_close(&r);
     }
@@ -76,12 +50,12 @@ static void a_hint_that_is_out_of_date_says_nothing(void **state)
     (void)state;
     rig(&r, "mem:?size=8m", "hot=1");
     far_session *s = r.session, *other = store_rig_join_apart(&r);
-    put(s, &r, "one", 3);
-    put(other, &r, "two", 3);
+    put(s, &r, "one");
+    put(other, &r, "two");
     expect_get(s, &r, "two", 2);
     expect_get(s, &r, "two", 1);
-    put(other, &r, "three", 5);
-    put(s, &r, "four", 4);
+    put(other, &r, "three");
+    put(s, &r, "four");
     expect_get(s, &r, "four", 1);
     expect_get(other, &r, "four", 2);
     assert_int_equal(far_delete(s, r.table, KEY), FAR_OK);
@@ -96,7 +70,7 @@ static void a_block_of_another_node_is_not_read_ahead(void **state)
     struct store_rig r;
     (void)state;
     rig(&r, "mem:?size=8m&nodes=2", "hot=1");
-    put(r.session, &r, "one", 3);
+    put(r.session, &r, "one");
     struct race_spot spot;
     race_rig_find(&r, KEY, &spot);
     uint64_t elsewhere = spot.found.slot ^ gaddr_make(1, 0); /* the same offset of the other node */
@@ -121,7 +95,7 @@ static void a_header_is_not_taken_for_a_slot(void **state)
     store_rig_open(&r, "mem:?size=8m", &knobs, NULL, &table);
     for (unsigned place = 0; place < RACE_PLACES; place += RACE_BUCKET_WORDS) {
         struct race_spot spot;
-        put(r.session, &r, "one", 3);
+        put(r.session, &r, "one");
         race_rig_find(&r, KEY, &spot);
         struct index_hint torn = {.slot = spot.found.slot, .place = place};
         struct index_hints *hints = race_rig_view(&r)->hints;
@@ -129,26 +103,9 @@ static void a_header_is_not_taken_for_a_slot(void **state)
         expect_get(r.session, &r, "one", 2);
         expect_get(r.session, &r, "one", 1);
         index_hint_note(hints, RACE_SLOT, spot.key.hash, spot.key.fingerprint, torn);
-        put(r.session, &r, "two", 3);
+        put(r.session, &r, "two");
         expect_get(r.session, &r, "two", 1);
     }
-    store_rig_close(&r);
-}
-
-static void long_blocks_are_not_read_ahead(void **state)
-{
-    static char value[2 * BLOCK_SHORT_MAX], got[sizeof value];
-    struct store_rig r;
-    (void)state;
-    rig(&r, "mem:?size=8m", "hot=1");
-    put(r.session, &r, value, sizeof value);
-    for (unsigned i = 0; i < 2; i++) {
-        assert_int_equal(far_get(r.session, r.table, KEY, got, sizeof got, NULL), FAR_OK);
-        assert_int_equal(rtts(r.session), 2);
-    }
-    put(r.session, &r, value, BLOCK_SHORT_MAX / 2);
-    assert_int_equal(far_get(r.session, r.table, KEY, got, sizeof got, NULL), FAR_OK);
-    assert_int_equal(rtts(r.session), 1);
     store_rig_close(&r);
 }
 
@@ -180,7 +137,7 @@ static void a_damaged_block_is_not_taken_for_an_absent_key(void **state)
     char got[16];
     (void)state;
     rig(&r, "mem:?size=8m", "hot=1");
-    put(r.session, &r, "one", 3);
+    put(r.session, &r, "one");
     race_rig_find(&r, KEY, &spot);
     struct op *op = &r.session->op;
     gaddr block = pointer_gaddr(spot.found.slot);
@@ -201,26 +158,26 @@ static void keys_that_are_gone_are_forgotten(void **state)
     (void)state;
     rig(&r, "mem:?size=8m", "hot=1");
     far_session *s = r.session, *other = store_rig_join_apart(&r);
-    put(s, &r, "one", 3);
+    put(s, &r, "one");
     assert_int_equal(far_delete(s, r.table, KEY), FAR_OK);
     assert_int_equal(far_exists(s, r.table, KEY), FAR_NOT_FOUND);
     assert_int_equal(s->op.cost.verbs, 2);
-    put(s, &r, "one", 3);
+    put(s, &r, "one");
     assert_int_equal(far_delete(other, r.table, KEY), FAR_OK);
     for (unsigned verbs = 4; verbs >= 2; verbs -= 2) { /* the first one finds out */
         assert_int_equal(far_exists(s, r.table, KEY), FAR_NOT_FOUND);
         assert_int_equal(s->op.cost.verbs, verbs);
     }
-    put(s, &r, "one", 3);
+    put(s, &r, "one");
     assert_int_equal(far_delete(other, r.table, KEY), FAR_OK);
     for (unsigned verbs = 4; verbs >= 2; verbs -= 2) { /* a change that finds nothing, too */
         assert_int_equal(far_delete(s, r.table, KEY), FAR_NOT_FOUND);
         assert_int_equal(s->op.cost.verbs, verbs);
     }
-    put(other, &r, "one", 3);
+    put(other, &r, "one");
     assert_int_equal(far_insert(s, r.table, KEY, "two", 3), FAR_EXISTS);
     expect_get(s, &r, "one", 1);
-    put(s, &r, value, sizeof value);
+    assert_int_equal(far_put(s, r.table, KEY, value, sizeof value), FAR_OK);
     assert_int_equal(far_exists(s, r.table, KEY), FAR_OK);
     assert_int_equal(s->op.cost.verbs, 3);
     far_session_close(other);
@@ -243,16 +200,14 @@ static void a_sealed_slot_is_not_believed_because_of_a_hint(void **state)
     (void)state;
     rig(&r, "mem:?size=8m", "groups=2&hot=1");
     far_session *s = r.session, *other = store_rig_join_apart(&r);
-    put(s, &r, "one", 3);
+    put(s, &r, "one");
     race_rig_find(&r, KEY, &spot);
     split_subtables(other, &r);
-    put(other, &r, "two", 3);
+    put(other, &r, "two");
     race_hint_note(race_rig_view(&r), &spot.key,
                    (struct index_hint){.slot = spot.found.slot | RACE_SLOT_SEALED,
                                        .place = (unsigned)spot.found.place});
-    char got[8] = "";
-    assert_int_equal(far_get(s, r.table, KEY, got, sizeof got, NULL), FAR_OK);
-    assert_string_equal(got, "two");
+    expect_found(s, &r, "two");
     far_session_close(other);
     store_rig_close(&r);
 }
@@ -264,13 +219,11 @@ static void a_sealed_slot_is_not_believed_because_it_was_updated(void **state)
     (void)state;
     rig(&r, "mem:?size=8m", "groups=2&hot=1");
     far_session *s = r.session, *other = store_rig_join_apart(&r);
-    put(s, &r, "one", 3);
-    put(other, &r, "two", 3);
+    put(s, &r, "one");
+    put(other, &r, "two");
     split_subtables(other, &r);
-    put(other, &r, "three", 5);
-    char got[8] = "";
-    assert_int_equal(far_get(s, r.table, KEY, got, sizeof got, NULL), FAR_OK);
-    assert_string_equal(got, "three");
+    put(other, &r, "three");
+    expect_found(s, &r, "three");
     far_session_close(other);
     store_rig_close(&r);
 }
@@ -283,7 +236,7 @@ static void a_damaged_header_is_not_overlooked(void **state)
     char got[16];
     (void)state;
     rig(&r, "mem:?size=8m", "hot=1");
-    put(r.session, &r, "one", 3);
+    put(r.session, &r, "one");
     race_rig_find(&r, KEY, &spot);
     struct op *op = &r.session->op;
     unsigned header = (unsigned)spot.found.place & ~(RACE_BUCKET_WORDS - 1u);
@@ -308,7 +261,7 @@ static void hints_grow_with_the_keys(void **state)
         round_trips = 0;
         for (uint32_t i = 0; i < KEYS; i++) {
             assert_int_equal(far_put(r.session, r.table, &i, 4, &i, 4), FAR_OK);
-            round_trips += rtts(r.session);
+            round_trips += r.session->op.cost.rtts;
             hints = race_rig_view(&r)->hints;
             bytes = i == 0 && round == 0 ? index_hints_bytes(hints) : bytes;
         }
@@ -333,7 +286,7 @@ static int post_second(struct fab_ep *ep, struct fab_req *req)
 {
     if (req->verbs[0].kind == FAB_CAS && !race.lost) {
         race.lost = true;
-        put(race.other, race.r, "two", 3);
+        put(race.other, race.r, "two");
     }
     return hook.real->post(ep, req);
 }
@@ -354,8 +307,8 @@ static void who_loses_once_does_not_pause(void **state)
     race.other = store_rig_join_apart(&r);
     race.lost = false;
     race.pauses = 0;
-    put(s, &r, "one", 3);
-    put(race.other, &r, "one", 3);
+    put(s, &r, "one");
+    put(race.other, &r, "one");
     expect_get(s, &r, "one", 2);
     hook_on(s->client.ep);
     hook.ops.post = post_second;
@@ -369,46 +322,11 @@ static void who_loses_once_does_not_pause(void **state)
 
 /* ---- the order ------------------------------------------------------------------------------- */
 
-static struct {
-    struct fab_verb verb[8];
-    unsigned count, posts;
-} seen;
-
-static int post_seen(struct fab_ep *ep, struct fab_req *req)
-{
-    for (unsigned i = 0; i < req->count && seen.count < 8; i++)
-        seen.verb[seen.count++] = req->verbs[i];
-    seen.posts++;
-    return hook.real->post(ep, req);
-}
-
 /* HINT-H1 */
 static void the_block_is_read_behind_the_slot(void **state)
 {
-    static const struct {
-        unsigned order;
-        bool fenced;
-    } cases[] = {{ORDER_IB, false}, {ORDER_ALL & ~ORDER(FAB_R, FAB_R), true}};
     (void)state;
-    for (unsigned i = 0; i < 2; i++) {
-        struct store_rig r;
-        rig(&r, "mem:?size=8m", "hot=1");
-        put(r.session, &r, "one", 3);
-        unsigned order = r.fab->order;
-        r.fab->order = cases[i].order;
-        hook_on(r.session->client.ep);
-        hook.ops.post = post_seen;
-        memset(&seen, 0, sizeof seen);
-        expect_get(r.session, &r, "one", cases[i].fenced ? 2 : 1); /* a fence counts as one */
-        hook_off();
-        r.fab->order = order;
-        assert_int_equal(seen.posts, 1);
-        assert_int_equal(seen.count, 2);
-        assert_int_equal(seen.verb[0].len, 8 * RACE_BUCKET_WORDS);
-        assert_int_equal(seen.verb[1].len, 64);
-        assert_int_equal(seen.verb[1].flags & FAB_FENCE, cases[i].fenced ? FAB_FENCE : 0);
-        store_rig_close(&r);
-    }
+    expect_block_behind(8 * RACE_BUCKET_WORDS);
 }
 
 int main(void)

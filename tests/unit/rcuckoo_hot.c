@@ -1,8 +1,6 @@
 /* Hints of RCuckoo: keys with blocks that a process has seen take a round trip less (HINT-H1, and
  * index/hints.h). */
 #include "index/rcuckoo/rcuckoo.h"
-#include "support/hook.h"
-#include "support/store_rig.h"
 
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,11 +10,7 @@
 
 #define KEY "a key, not inline", 17
 
-static void rig(struct store_rig *r, const char *uri, const char *tuning)
-{
-    struct far_table_options table = {.tuning = tuning, .hash_seed = 17};
-    store_rig_open(r, uri, NULL, NULL, &table);
-}
+#include "support/hot_rig.h"
 
 static struct rcuckoo_view *view_of(far_session *s, struct store_rig *r)
 {
@@ -27,27 +21,6 @@ static struct rcuckoo_view *view_of(far_session *s, struct store_rig *r)
 static void meet(far_session *s, struct store_rig *r)
 {
     assert_int_equal(far_put(s, r->table, "other", 5, "", 0), FAR_OK);
-}
-
-static void expect_rtts(const far_session *s, uint64_t round_trips)
-{
-    assert_int_equal(s->op.cost.rtts, round_trips);
-}
-
-static void put(far_session *s, struct store_rig *r, const char *value)
-{
-    assert_int_equal(far_put(s, r->table, KEY, value, strlen(value)), FAR_OK);
-}
-
-/* Gets the key. That must take this many round trips. */
-static void expect_get(far_session *s, struct store_rig *r, const char *value, uint64_t round_trips)
-{
-    char got[16] = "";
-    size_t len = 0;
-    assert_int_equal(far_get(s, r->table, KEY, got, sizeof got, &len), FAR_OK);
-    assert_string_equal(got, value);
-    assert_int_equal(len, strlen(value));
-    expect_rtts(s, round_trips);
 }
 
 /* Appends a letter. arg: what the value must be before. */
@@ -214,7 +187,6 @@ static void hints_that_are_wrong_do_no_harm(void **state)
 static void a_row_that_was_moved_is_not_believed_because_of_a_hint(void **state)
 {
     struct store_rig r;
-    char got[8] = "";
     (void)state;
     rig(&r, "mem:?size=8m", "rows=4&lock_rows=1&locks=2&hot=1");
     far_session *s = r.session, *other = store_rig_join_apart(&r);
@@ -222,8 +194,7 @@ static void a_row_that_was_moved_is_not_believed_because_of_a_hint(void **state)
     for (uint32_t i = 0; i < 200; i++)
         assert_int_equal(far_put(other, r.table, &i, 4, &i, 4), FAR_OK);
     put(other, &r, "two");
-    assert_int_equal(far_get(s, r.table, KEY, got, sizeof got, NULL), FAR_OK);
-    assert_string_equal(got, "two");
+    expect_found(s, &r, "two");
     far_session_close(other);
     store_rig_close(&r);
 }
@@ -248,20 +219,6 @@ static void a_row_that_is_not_whole_is_not_believed_because_of_a_hint(void **sta
     store_rig_close(&r);
 }
 
-static void long_blocks_are_not_read_ahead(void **state)
-{
-    static char value[2 * BLOCK_SHORT_MAX], got[sizeof value];
-    struct store_rig r;
-    (void)state;
-    rig(&r, "mem:?size=8m", "hot=1");
-    assert_int_equal(far_put(r.session, r.table, KEY, value, sizeof value), FAR_OK);
-    for (unsigned i = 0; i < 2; i++) {
-        assert_int_equal(far_get(r.session, r.table, KEY, got, sizeof got, NULL), FAR_OK);
-        expect_rtts(r.session, 2);
-    }
-    store_rig_close(&r);
-}
-
 static void a_damaged_block_is_not_taken_for_an_absent_key(void **state)
 {
     struct store_rig r;
@@ -279,26 +236,15 @@ static void a_damaged_block_is_not_taken_for_an_absent_key(void **state)
 
 /* ---- the order ------------------------------------------------------------------------------- */
 
-static struct {
-    struct fab_verb verb[16];
-    unsigned count;
-} seen;
-
-static int post_seen(struct fab_ep *ep, struct fab_req *req)
-{
-    for (unsigned i = 0; i < req->count && seen.count < 16; i++)
-        seen.verb[seen.count++] = req->verbs[i];
-    return hook.real->post(ep, req);
-}
-
 /* The READ of the block comes behind the rows, with a fence if the fabric needs one. */
 static void expect_behind_the_rows(void)
 {
     unsigned rows = 0, i = 0;
-    for (; i < seen.count && (seen.verb[i].kind != FAB_READ || seen.verb[i].len != 64); i++)
-        rows += seen.verb[i].kind == FAB_READ && seen.verb[i].len >= 144;
-    assert_true(i < seen.count && rows > 0);
-    assert_true(seen.verb[i].flags & FAB_FENCE);
+    for (; i < recorded.count && (recorded.verb[i].kind != FAB_READ || recorded.verb[i].len != 64);
+         i++)
+        rows += recorded.verb[i].kind == FAB_READ && recorded.verb[i].len >= 144;
+    assert_true(i < recorded.count && rows > 0);
+    assert_true(recorded.verb[i].flags & FAB_FENCE);
 }
 
 /* HINT-H1 */
@@ -311,9 +257,7 @@ static void the_block_is_read_behind_the_rows(void **state)
         put(r.session, &r, "one");
         unsigned order = r.fab->order;
         r.fab->order = ORDER_ALL & ~ORDER(FAB_R, FAB_R);
-        hook_on(r.session->client.ep);
-        hook.ops.post = post_seen;
-        memset(&seen, 0, sizeof seen);
+        hook_record(r.session->client.ep);
         if (i == 0)
             expect_get(r.session, &r, "one", 2); /* a fence counts as one */
         else
@@ -336,21 +280,19 @@ static void an_answer_is_written_ahead_of_its_redo(void **state)
     assert_int_equal(far_modify(r.session, r.table, KEY, append, one), FAR_OK);
     unsigned order = r.fab->order, at = 0;
     r.fab->order = ORDER_ALL & ~ORDER(FAB_W, FAB_W);
-    hook_on(r.session->client.ep);
-    hook.ops.post = post_seen;
-    memset(&seen, 0, sizeof seen);
+    hook_record(r.session->client.ep);
     assert_int_equal(far_modify(r.session, r.table, KEY, append, one_more), FAR_OK);
     hook_off();
     r.fab->order = order;
     struct rcuckoo_key key;
     gaddr block = pointer_gaddr(hint_of(r.session, &r, &key).slot);
-    while (at < seen.count &&
-           (seen.verb[at].kind != FAB_WRITE || seen.verb[at].off != gaddr_offset(block)))
+    while (at < recorded.count &&
+           (recorded.verb[at].kind != FAB_WRITE || recorded.verb[at].off != gaddr_offset(block)))
         at++;
-    assert_true(at + 1 < seen.count && seen.verb[at + 1].kind == FAB_WRITE);
-    assert_true(seen.verb[at + 1].flags & FAB_FENCE);
+    assert_true(at + 1 < recorded.count && recorded.verb[at + 1].kind == FAB_WRITE);
+    assert_true(recorded.verb[at + 1].flags & FAB_FENCE);
     for (unsigned i = 0; i < at; i++) /* only the intent */
-        assert_true(seen.verb[i].kind != FAB_WRITE || i == 0);
+        assert_true(recorded.verb[i].kind != FAB_WRITE || i == 0);
     expect_get(r.session, &r, "one++", 1);
     store_rig_close(&r);
 }

@@ -1,8 +1,7 @@
 /* Many clients append to one segment of SepHash: such a segment is split early, and the changes of
  * a process take turns. */
-#include "index/sephash/sephash.h"
 #include "pool/turns.h"
-#include "support/actors.h"
+#include "support/sephash_rig.h"
 
 #define SLOTS 16u
 
@@ -12,10 +11,6 @@ static void open_table(void)
     open_actors("mem:?size=4m&clients=8", "sephash", "slots=16&ratio=16&depth=0", NULL);
 }
 
-static struct sephash_view *view_of(struct actor *a)
-{
-    return sephash_view(store_known(a->s, a->t)->view);
-}
 static uint64_t splits_of(struct actor *a)
 {
     return view_of(a)->base.grown - view_of(a)->merges;

@@ -1,11 +1,5 @@
 /* Hints of SepHash: keys that this process has seen, and what others do to them (SEPHASH-H11). */
-#include "index/sephash/sephash.h"
-#include "support/actors.h"
-
-static struct sephash_view *view_of(struct actor *a)
-{
-    return sephash_view(store_known(a->s, a->t)->view);
-}
+#include "support/sephash_rig.h"
 
 /* One segment. C is in another process, and has other hints than A and B. */
 static void open_table(void)

@@ -1,23 +1,12 @@
 /* Interleavings and limits that once broke SepHash, or that must not: verbs are torn or delayed as
  * docs/fabric.md allows, sessions come between two verbs of another. */
-#include "index/sephash/sephash.h"
-#include "support/actors.h"
+#include "support/sephash_rig.h"
 
 static void open_table(const char *tuning)
 {
     open_actors("mem:?size=4m&clients=8", "sephash", tuning, NULL);
 }
 
-static struct sephash_view *view_of(struct actor *a)
-{
-    return sephash_view(store_known(a->s, a->t)->view);
-}
-static struct sephash_key key_of(uint32_t key)
-{
-    struct sephash_key k;
-    sephash_hash(view_of(&B), (struct slice){&key, sizeof key}, &k);
-    return k;
-}
 static const struct sephash_segment *segment_of(uint32_t key)
 {
     return &sephash_known_of(view_of(&B), key_of(key).hash)->segment;

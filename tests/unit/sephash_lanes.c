@@ -1,18 +1,7 @@
 /* Lanes of a CurSegment: each fills by itself, then the spill, and a merge closes those that are
  * not full. */
-#include "index/sephash/sephash.h"
-#include "support/actors.h"
+#include "support/sephash_rig.h"
 
-static struct sephash_view *view_of(struct actor *a)
-{
-    return sephash_view(store_known(a->s, a->t)->view);
-}
-static struct sephash_key key_of(uint32_t key)
-{
-    struct sephash_key k;
-    sephash_hash(view_of(&B), (struct slice){&key, sizeof key}, &k);
-    return k;
-}
 static gaddr cur(void)
 {
     return sephash_target(sephash_known_of(view_of(&B), 0)->segment.state);

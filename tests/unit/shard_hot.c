@@ -159,19 +159,6 @@ static void a_block_of_another_node_is_not_read_ahead(void **state)
 
 /* ---- the order ------------------------------------------------------------------------------- */
 
-static struct {
-    struct fab_verb verb[8];
-    unsigned count, posts;
-} seen;
-
-static int post_seen(struct fab_ep *ep, struct fab_req *req)
-{
-    for (unsigned i = 0; i < req->count && seen.count < 8; i++)
-        seen.verb[seen.count++] = req->verbs[i];
-    seen.posts++;
-    return hook.real->post(ep, req);
-}
-
 /* HINT-H1 */
 static void the_block_is_read_behind_the_slot(void **state)
 {
@@ -183,20 +170,18 @@ static void the_block_is_read_behind_the_slot(void **state)
     assert_int_equal(put_key(&g, g.b, 1), FAR_OK);
     unsigned order = g.r.fab->order;
     g.r.fab->order = ORDER_ALL & ~ORDER(FAB_R, FAB_R);
-    hook_on(g.b->client.ep);
-    hook.ops.post = post_seen;
-    memset(&seen, 0, sizeof seen);
+    hook_record(g.b->client.ep);
     int rc = get(&g, g.b, key, &v);
     hook_off();
     g.r.fab->order = order;
     assert_int_equal(rc, FAR_OK);
-    assert_int_equal(seen.posts, 1);
+    assert_int_equal(recorded.posts, 1);
     unsigned slot = 0; /* an announcement may go along */
-    while (slot + 1 < seen.count && seen.verb[slot].off != unit_off(&g, 0))
+    while (slot + 1 < recorded.count && recorded.verb[slot].off != unit_off(&g, 0))
         slot++;
-    assert_int_equal(seen.verb[slot].len, 8);
-    assert_int_equal(seen.verb[slot + 1].off, gaddr_offset(pointer_gaddr(word_of(&g, 0, 0))));
-    assert_true(seen.verb[slot + 1].flags & FAB_FENCE);
+    assert_int_equal(recorded.verb[slot].len, 8);
+    assert_int_equal(recorded.verb[slot + 1].off, gaddr_offset(pointer_gaddr(word_of(&g, 0, 0))));
+    assert_true(recorded.verb[slot + 1].flags & FAB_FENCE);
     close_rig(&g);
 }
 
@@ -293,16 +278,6 @@ static void a_get_does_not_follow_a_hint_into_an_unpublished_unit(void **state)
 
 /* ---- sealed words ---------------------------------------------------------------------------- */
 
-/* A knows the new version, but not when the barrier is over. */
-static void hold_back(struct rig *g)
-{
-    struct shard_view *view = view_of(g, g->a);
-    view->settled = view->version - 1;
-    view->barrier = 0;
-    store_rig_set(&g->r, view->root, offsetof(struct shard_root, resize),
-                  shard_resize(view->version, 0));
-}
-
 /* SHARD-S9: of a unit that has passed the authority on. */
 static void a_sealed_word_is_not_believed_because_of_a_hint(void **state)
 {
@@ -319,7 +294,7 @@ static void a_sealed_word_is_not_believed_because_of_a_hint(void **state)
         resize(&g);
         assert_int_equal(update(&g, g.b, key, 3), FAR_OK);
         assert_true(shard_sealed_by(word_of(&g, 0, 0), 0));
-        hold_back(&g);
+        before_the_barrier(&g);
         assert_int_equal(get(&g, g.a, key, &v), FAR_OK);
         assert_int_equal(v, 3);
         close_rig(&g);
@@ -379,7 +354,7 @@ static void a_change_with_a_hint_sees_a_move_before_the_barrier(void **state)
     assert_int_equal(insert(&g, g.a, stays, 2), FAR_OK);
     resize(&g);
     move_in_part(&g, 0);
-    hold_back(&g);
+    before_the_barrier(&g);
     assert_int_equal(update(&g, g.a, stays, 3), FAR_OK);
     assert_int_not_equal(word_of(&g, 4, 3), 0);
     close_rig(&g);

@@ -53,16 +53,6 @@ static uint8_t fingerprint_of(struct rig *g, uint32_t k)
     return hashed.fingerprint;
 }
 
-/* A knows the new version, but not when the barrier is over. */
-static void hold_back(struct rig *g)
-{
-    struct shard_view *view = view_of(g, g->a);
-    view->settled = view->version - 1;
-    view->barrier = 0;
-    store_rig_set(&g->r, view->root, offsetof(struct shard_root, resize),
-                  shard_resize(view->version, 0));
-}
-
 /* Seals have the parity of their move only. A unit that is at version 1 has seals of the move from
  * 0. If it were taken for one of version 2, they would look like those of the move that is pending:
  * but what they name has been freed since. */
@@ -90,7 +80,7 @@ static void a_reader_before_the_barrier_does_not_follow_old_seals(void **state)
     assert_int_equal(word_of(&g, 8, 3), 0); /* it was not moved since */
     gaddr block = pointer_gaddr(sealed);    /* others use its memory now */
     store_rig_set(&g.r, block, 16, ~store_rig_get(&g.r, block, 16));
-    hold_back(&g);
+    before_the_barrier(&g);
     assert_int_equal(get(&g, g.a, absent, &v), FAR_NOT_FOUND);
     close_rig(&g);
 }
@@ -128,7 +118,7 @@ static void a_writer_before_the_barrier_reads_in_order(void **state)
     later[1].off = unit_off(&g, 5) + (level1 - 1) * 8ull;
     for (unsigned k = 0; k < 2; k++)
         later[k].posted = later[k].fenced = 0;
-    hold_back(&g);
+    before_the_barrier(&g);
     g.r.pool->fab->order = 0;
     hook_on(g.a->client.ep);
     hook.ops.post = watch_order;
