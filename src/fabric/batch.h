@@ -109,7 +109,7 @@ struct batch {
     struct batch_tap *tap;             /* NULL, mostly                                          */
     const struct batch_policy *policy; /* NULL: none                                            */
     bool on_ring;                      /* waits by yielding to the ring that resumed this fiber */
-    struct batch_ring *ring; /* of that ring; NULL: whoever resumes the fiber looks for itself   */
+    struct batch_ring *ring; /* the batches of that ring; NULL: who resumes the fiber polls      */
     uint64_t wake_at; /* on_ring: do not resume before, while pausing; 0: not pausing             */
     unsigned wants;   /* on_ring: verbs that it will post when others have completed; 0: none     */
     unsigned ticket;  /* and when it is its turn                                                  */

@@ -188,8 +188,9 @@ static void copy(struct hint_set *to, const struct hint_set *from)
     STORE(to->uses, 0);
 }
 
-/* Makes two of each set, with the same hints. In one of the two a hint is never looked for. So uses
- * are counted anew, and such a hint gives way soon. Meanwhile others may look in the wrong sets. */
+/* Doubles the sets: each one is copied. A key looks in only one of the two copies, so half of the
+ * hints are never used again. Uses are counted from zero, so those give way first. While this runs,
+ * other sessions may look in the wrong sets, and find nothing. */
 static void grow(struct index_hints *hints)
 {
     if (atomic_flag_test_and_set_explicit(&hints->grows, memory_order_acquire))

@@ -270,7 +270,7 @@ static int attempt_again(far_session *s, struct op *op, const struct far_op *r,
     return rc;
 }
 
-/* What the caller is told of an operation that has not ended with FAR_OK. */
+/* Turns the index's result, if it is not FAR_OK, into what the caller is told. */
 static int explain(const struct op *op, const struct far_op *r, int rc)
 {
     if (r->kind == FAR_OP_MODIFY && status_means(rc, STATUS_ANSWER))

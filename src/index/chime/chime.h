@@ -268,7 +268,7 @@ struct chime_seen {
     unsigned place;
     bool changed; /* by the operation itself */
 };
-/* The key, of which `known` was the hint, was seen. */
+/* Remembers where the key was seen. `known` is the hint that it had before. */
 void chime_hint_note(const struct chime_view *view, const struct chime_key *key,
                      const struct chime_seen *seen, const struct index_hint *known);
 /* Adds the READ of the block that the hint names, behind those of the groups, if it names one, of
