@@ -98,12 +98,12 @@ void store_view_release(struct far_session *s, struct table_view *view, int rc);
 
 /* Begins work on a table: an epoch, and a view that is valid in it. If it returns FAR_OK, the
  * caller ends it, with the status of the work. */
-/* The same with a view that the caller uses already. op_begin() may wait, while another operation
- * finds that the table was dropped, so the view must be in use. Ends with op_end(). */
-int store_view_enter(struct far_session *s, struct op *op, struct table_view *view);
 int store_view_begin(struct far_session *s, struct op *op, struct far_table *table,
                      struct table_view **view);
 void store_view_end(struct far_session *s, struct op *op, struct table_view *view, int rc);
+/* The same with a view that the caller uses already. op_begin() may wait, while another operation
+ * finds that the table was dropped, so the view must be in use. Ends with op_end(). */
+int store_view_enter(struct far_session *s, struct op *op, struct table_view *view);
 
 /* The table was dropped: frees the session's view of it, now or when its last operation ends. */
 void store_view_forget(struct far_session *s, const struct far_table *table);
