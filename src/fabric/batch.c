@@ -17,6 +17,7 @@
  */
 #include "fabric/batch.h"
 #include "base/fiber.h"
+#include "fabric/direct.h"
 
 /* Bits of a verb's flags that mean something to the flush only. */
 #define STARTS_POST   0x40u /* all verbs before this one complete before it is posted */
@@ -430,21 +431,16 @@ static int flush_plain(struct batch *b)
     b->cost->verbs += b->count;
     b->cost->bytes_read += b->bytes_read;
     b->cost->bytes_written += b->bytes_written;
-    /* READs that nobody waits for or watches need no turn and no policy. */
-    if ((b->ep->fab->caps & FAB_CAP_IMMEDIATE) && b->bytes_written == 0 && !b->tap) {
-        b->posted = post_one(b, b->verb, b->count);
-        return note_post(b, 0, b->count, b->posted);
-    }
     return note_post(b, 0, b->count, post_and_wait(b, b->verb, b->count, b->bytes_written > 0));
 }
 
-int(batch_flush)(struct batch *b)
+/* All but READs that are done at once. */
+static __attribute__((noinline)) int flush_any(struct batch *b, bool due)
 {
     struct batch_piggyback *piggyback = piggyback_of(b);
     int rc = b->error;
 
-    b->acted = b->carries = b->in_doubt = false;
-    b->completed = b->doubt_end = 0;
+    b->carries = false;
     b->posted = FAR_OK;
     b->own = b->count;
     if (rc != FAR_OK || b->count == 0) {
@@ -452,7 +448,6 @@ int(batch_flush)(struct batch *b)
         empty(b);
         return rc;
     }
-    bool due = is_due(piggyback);
     if (b->plain && !(due && piggyback->urgent && batch_room(b) < PIGGYBACK_VERBS)) {
         if (due)
             (void)append_piggyback(b, 0);
@@ -467,6 +462,28 @@ int(batch_flush)(struct batch *b)
         piggyback->completed(piggyback, b->posted != FAR_OK ? b->posted : rc);
     }
     return rc;
+}
+
+int(batch_flush)(struct batch *b)
+{
+    struct fab_ep *ep = b->ep;
+    bool due = b->error == FAR_OK && b->count > 0 && is_due(piggyback_of(b));
+
+    b->acted = b->in_doubt = false;
+    b->completed = b->doubt_end = 0;
+    /* READs that are done at once, and that nobody watches, need no turn, no policy and no
+     * request. */
+    if (ep->ops->post != direct_post || !b->plain || due || b->error || b->bytes_written || b->tap)
+        return flush_any(b, due);
+    if (b->count > 0) {
+        b->cost->rtts++;
+        b->cost->verbs += b->count;
+        b->cost->bytes_read += b->bytes_read;
+        direct_read(ep, b->verb, b->count);
+        b->completed = b->count;
+        empty(b);
+    }
+    return FAR_OK;
 }
 
 void batch_pause(struct batch *b, uint64_t ns)

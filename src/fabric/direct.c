@@ -170,6 +170,17 @@ static int execute(const struct direct_fab *d, const struct fab_verb *verbs, uns
     return rc;
 }
 
+void direct_read(const struct fab_ep *ep, const struct fab_verb *verbs, unsigned count)
+{
+    const struct direct_fab *d = (const struct direct_fab *)ep->fab;
+
+    prefetch(d, verbs, count);
+    for (const struct fab_verb *v = verbs; v < verbs + count; v++) {
+        words_load(v->buf, (const uint64_t *)(d->base[v->node] + v->off), v->len / 8);
+        __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    }
+}
+
 int direct_post(struct fab_ep *ep, struct fab_req *req)
 {
     fab_complete(req, execute((const struct direct_fab *)ep->fab, req->verbs, req->count));

@@ -42,6 +42,8 @@ void direct_ep_close(struct fab_ep *ep);
 void *direct_buf_alloc(struct fab_ep *ep, size_t bytes);
 void direct_buf_free(struct fab_ep *ep, void *buf, size_t bytes);
 int direct_post(struct fab_ep *ep, struct fab_req *req);
+/* What direct_post() does with READs alone. */
+void direct_read(const struct fab_ep *ep, const struct fab_verb *verbs, unsigned count);
 void direct_poll(struct fab_ep *ep, bool wait);
 int direct_post_deferred(struct fab_ep *ep, struct fab_req *req);
 void direct_poll_deferred(struct fab_ep *ep, bool wait);

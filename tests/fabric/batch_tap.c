@@ -48,8 +48,62 @@ static void every_post_is_heard(void **state)
     hears("R0W1C2M3F0", ORDER_IB, FAB_CAP_MCAS);
     hears("C0|W0|W1", ORDER_IB, FAB_CAP_MCAS);
     hears("M0R0", ORDER_IB, 0);
-    hears("R0R1", ORDER_ALL, FAB_CAP_MCAS | FAB_CAP_IMMEDIATE);
-    hears("R0W1", ORDER_ALL, FAB_CAP_MCAS | FAB_CAP_IMMEDIATE);
+}
+
+static void note(struct batch_tap *tap, const struct fab_verb *verbs, unsigned count)
+{
+    struct listener *l = (struct listener *)tap;
+
+    memcpy(&l->verb[l->verbs], verbs, count * sizeof *verbs);
+    l->verbs += count;
+    l->posts++;
+}
+
+/* mem: does READs as they are flushed. They cost and return the same with a tap as without. */
+static void reads_that_are_done_at_once_are_heard(void **state)
+{
+    static struct listener l = {.tap = {note}};
+    static struct batch b;
+    struct cost cost[2] = {{0}, {0}};
+    struct fab *fab;
+
+    (void)state;
+    assert_int_equal(fab_open("mem:?size=1m", &fab), FAR_OK);
+    struct rig *r = rig_on(fab);
+    uint64_t *buf = r->buf;
+    for (unsigned i = 0; i < 2; i++) {
+        batch_init(&b, r->ep, &cost[i]);
+        b.tap = i ? &l.tap : NULL;
+        buf[0] = 7;
+        batch_write(&b, gaddr_make(0, 64), 8, buf, 8);
+        assert_int_equal(batch_flush(&b), FAR_OK);
+        memset(buf, 0, 256);
+        batch_read(&b, gaddr_make(0, 64), 0, buf, 64);
+        batch_read(&b, gaddr_make(0, 64), 8, buf + 8, 72);
+        batch_may_be_freed(&b);
+        assert_int_equal(batch_flush(&b), FAR_OK);
+        assert_int_equal(b.count, 0);
+        assert_int_equal(batch_outcome(&b, 1), BATCH_DONE);
+        assert_int_equal(batch_outcome(&b, 2), BATCH_NOT);
+        assert_int_equal(buf[1], 7);
+        assert_int_equal(buf[8], 7);
+        assert_int_equal(buf[0] | buf[2] | buf[9], 0);
+        assert_int_equal(batch_flush(&b), FAR_OK); /* empty: costs nothing */
+        batch_read(&b, gaddr_make(0, 1 << 20), 0, buf, 8);
+        assert_int_equal(batch_flush(&b), FAR_BOUNDS);
+        assert_int_equal(batch_outcome(&b, 0), BATCH_NOT);
+    }
+    assert_memory_equal(&cost[0], &cost[1], sizeof cost[0]);
+    assert_int_equal(cost[0].rtts, 2);
+    assert_int_equal(cost[0].verbs, 3);
+    assert_int_equal(cost[0].bytes_read, 136);
+    assert_int_equal(cost[0].bytes_written, 8);
+    assert_int_equal(l.posts, 2);
+    assert_int_equal(l.verbs, 3);
+    assert_int_equal(l.verb[1].kind, FAB_READ);
+    assert_int_equal(l.verb[2].len, 72);
+    rig_free(r);
+    fab_close(fab);
 }
 
 static void what_is_not_posted_is_not_heard(void **state)
@@ -69,6 +123,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_post_is_heard),
+        cmocka_unit_test(reads_that_are_done_at_once_are_heard),
         cmocka_unit_test(what_is_not_posted_is_not_heard),
     };
 
