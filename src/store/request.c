@@ -22,6 +22,9 @@ static bool changes(enum far_op_kind kind)
     return KINDS_CHANGE >> kind & 1;
 }
 
+/* Functions that a get, the most frequent operation, goes through are compiled once more for it. */
+#define INLINED __attribute__((always_inline)) static inline
+
 /* A change on behalf of an operation. */
 struct request_change {
     struct change change;
@@ -100,18 +103,17 @@ static int scan(struct op *op, const struct far_op *r, struct index_view *view,
     return judge_entries(r, &out, rc, result);
 }
 
-static int dispatch(struct op *op, const struct far_op *r, struct index_view *view,
-                    struct far_result *result)
+INLINED int dispatch(struct op *op, const struct far_op *r, enum far_op_kind kind,
+                     struct index_view *view, struct far_result *result)
 {
-    struct value_out got = {
-        .buf = r->buf, .cap = r->cap, .skip = r->kind == FAR_OP_EXISTS, .client = op->client};
-
-    if (r->kind == FAR_OP_ITERATE)
+    if (kind == FAR_OP_ITERATE)
         return iterate(op, r, view, result);
-    if (r->kind == FAR_OP_SCAN)
+    if (kind == FAR_OP_SCAN)
         return scan(op, r, view, result);
-    if (changes(r->kind))
+    if (changes(kind))
         return change(op, r, view);
+    struct value_out got = {
+        .buf = r->buf, .cap = r->cap, .skip = kind == FAR_OP_EXISTS, .client = op->client};
     int rc =
         INDEX_CALL(r->table->index.ops, get, op, view, (struct slice){r->key, r->key_len}, &got);
     result->len = got.len;
@@ -125,20 +127,20 @@ static int without_effect(int rc)
 }
 
 /* One attempt at an operation, within an epoch. */
-static int attempt_once(far_session *s, struct op *op, const struct far_op *r,
-                        struct table_view *view, struct far_result *result)
+INLINED int attempt_once(far_session *s, struct op *op, const struct far_op *r,
+                         enum far_op_kind kind, struct table_view *view, struct far_result *result)
 {
     int rc = without_effect(store_view_enter(s, op, view));
     if (rc != FAR_OK)
         return rc;
     ASSERT(op->batch.count == 0);
-    rc = dispatch(op, r, view->view, result);
-    if (!changes(r->kind))
+    rc = dispatch(op, r, kind, view->view, result);
+    if (!changes(kind))
         rc = without_effect(rc);
     /* What a client reads after its lease has lapsed may have been reused. A change that was made
      * was made in time, because batches that write are not posted later. The same holds for a value
      * that was delivered. */
-    bool made = (changes(r->kind) || r->kind == FAR_OP_GET) && rc == FAR_OK;
+    bool made = (changes(kind) || kind == FAR_OP_GET) && rc == FAR_OK;
     if (rc != FAR_OK && status_means(rc, STATUS_FABRIC)) {
         op_end(op); /* if it was silent, this is why, and the detail names the node */
         return rc;
@@ -151,12 +153,19 @@ static int attempt_once(far_session *s, struct op *op, const struct far_op *r,
     return rc;
 }
 
+static __attribute__((noinline)) int attempt_any(far_session *s, struct op *op,
+                                                 const struct far_op *r, struct table_view *view,
+                                                 struct far_result *result)
+{
+    return attempt_once(s, op, r, r->kind, view, result);
+}
+
 /* An operation that was fenced did nothing, and is tried once more under a new registration. */
 static int attempt(far_session *s, struct op *op, const struct far_op *r, struct table_view *view,
                    struct far_result *result)
 {
-    int rc = attempt_once(s, op, r, view, result);
-    return rc == FAR_FENCED ? attempt_once(s, op, r, view, result) : rc;
+    int rc = attempt_any(s, op, r, view, result);
+    return rc == FAR_FENCED ? attempt_any(s, op, r, view, result) : rc;
 }
 
 /* Names the indexes that do keep keys in order. */
@@ -193,11 +202,11 @@ static int check_scan(const struct far_op *r)
 }
 
 /* Checks the arguments that the operation's kind needs. */
-static int check_request(const struct far_op *r)
+INLINED int check_request(const struct far_op *r, enum far_op_kind kind)
 {
-    if (r->kind == FAR_OP_SCAN)
+    if (kind == FAR_OP_SCAN)
         return check_scan(r);
-    if (r->kind == FAR_OP_ITERATE) {
+    if (kind == FAR_OP_ITERATE) {
         if (!r->buf)
             return store_null("buf");
         return r->flags & ~(FAR_KEYS_ONLY | FAR_PASS_AWAY)
@@ -207,17 +216,17 @@ static int check_request(const struct far_op *r)
     if (!r->key)
         return store_null("key");
     const struct index_ops *ops = r->table->index.ops;
-    if (r->key_len == 0 || r->key_len > index_key_max(ops))
+    if (r->key_len - 1 >= index_key_max(ops))
         return err_fail(FAR_KEY_SIZE, "a key has 1 to %zu bytes, not %zu", index_key_max(ops),
                         r->key_len);
-    if (r->kind == FAR_OP_MODIFY && !r->modify)
+    if (kind == FAR_OP_MODIFY && !r->modify)
         return store_null("modify");
-    if (has_value(r->kind) && r->value_len > index_value_max(ops))
+    if (has_value(kind) && r->value_len > index_value_max(ops))
         return err_fail(FAR_VALUE_SIZE, "a value has 0 to %zu bytes, not %zu", index_value_max(ops),
                         r->value_len);
-    if (has_value(r->kind) && !r->value && r->value_len > 0)
+    if (has_value(kind) && !r->value && r->value_len > 0)
         return err_fail(FAR_INVALID, "value is NULL, but value_len is %zu", r->value_len);
-    if (r->kind == FAR_OP_GET && !r->buf && r->cap > 0)
+    if (kind == FAR_OP_GET && !r->buf && r->cap > 0)
         return err_fail(FAR_INVALID, "buf is NULL, but cap is %zu", r->cap);
     return FAR_OK;
 }
@@ -297,25 +306,33 @@ static void count(struct far_op_stats *stats, const struct cost *cost, int rc)
     stats->bytes_written += cost->bytes_written;
 }
 
-static int run(far_session *s, struct op *op, const struct far_op *r, struct far_result *result)
+/* `kind` is that of the operation: a constant where it is known. */
+INLINED int run_kind(far_session *s, struct op *op, const struct far_op *r, enum far_op_kind kind,
+                     struct far_result *result)
 {
-    int rc = check_request(r);
+    int rc = check_request(r, kind);
     if (rc != FAR_OK)
         return rc;
     struct table_view *state = store_view_use(s, r->table);
     if (!state)
         return err_fail(FAR_NO_MEMORY, "no memory for a view");
-    struct far_op_stats *stats = &state->stats.op[r->kind];
+    struct far_op_stats *stats = &state->stats.op[kind];
     op->cost = (struct cost){0};
     struct grouped grouped;
     grouped.word = 0;
     grouped.riders = NULL;
-    if (changes(r->kind) && s->groups.groups && begin_grouped(s, op, r, &grouped, &rc)) {
+    if (changes(kind) && s->groups.groups && begin_grouped(s, op, r, &grouped, &rc)) {
         stats->joined++;
         goto done;
     }
-    rc = grouped.riders ? attempt_ride(s, op, r, grouped.riders, state, result)
-                        : attempt(s, op, r, state, result);
+    if (kind == FAR_OP_GET) {
+        rc = attempt_once(s, op, r, FAR_OP_GET, state, result);
+        if (rc == FAR_FENCED)
+            rc = attempt_any(s, op, r, state, result);
+    } else {
+        rc = grouped.riders ? attempt_ride(s, op, r, grouped.riders, state, result)
+                            : attempt(s, op, r, state, result);
+    }
     if (rc != FAR_OK)
         rc = attempt_again(s, op, r, state, result, rc);
     if (grouped.word != 0)
@@ -326,10 +343,16 @@ static int run(far_session *s, struct op *op, const struct far_op *r, struct far
 
 done:
     count(stats, &op->cost, rc);
-    if (result->count > 0) /* of an iteration or a scan */
+    if (kind != FAR_OP_GET && result->count > 0) /* of an iteration or a scan */
         stats->entries += rc == FAR_OK || rc == FAR_PARTIAL ? result->count : 0;
     store_view_release(s, state, rc);
     return rc;
+}
+
+static __attribute__((noinline)) int run_any(far_session *s, struct op *op, const struct far_op *r,
+                                             struct far_result *result)
+{
+    return run_kind(s, op, r, r->kind, result);
 }
 
 /* A scan's first key may lie in the buffer that it fills, so it is copied. A function of its own,
@@ -341,7 +364,7 @@ static __attribute__((noinline)) int run_scan(far_session *s, struct op *op, con
     struct far_op copy = *r;
     if (r->key && r->key_len <= sizeof from)
         copy.key = memcpy(from, r->key, r->key_len);
-    return run(s, op, &copy, result);
+    return run_any(s, op, &copy, result);
 }
 
 int store_accepts(const far_session *s, const struct far_op *r)
@@ -356,7 +379,9 @@ int store_run(far_session *s, struct op *op, const struct far_op *r, struct far_
 {
     *result = (struct far_result){.user_data = r->user_data};
     client_enter(&s->client);
-    result->status = r->kind == FAR_OP_SCAN ? run_scan(s, op, r, result) : run(s, op, r, result);
+    result->status = r->kind == FAR_OP_GET    ? run_kind(s, op, r, FAR_OP_GET, result)
+                     : r->kind == FAR_OP_SCAN ? run_scan(s, op, r, result)
+                                              : run_any(s, op, r, result);
     client_leave(&s->client);
     return result->status;
 }

@@ -91,19 +91,51 @@ void store_handle_free(struct far_table *table);
 
 /* ---- view.c ---------------------------------------------------------------------------------- */
 
+struct table_view *store_view_make(struct far_session *s, struct far_table *table);
 /* What the session keeps of the table, made when it first uses it. NULL: no memory. The caller
  * counts as a user of it until store_view_release(). */
-struct table_view *store_view_use(struct far_session *s, struct far_table *table);
-void store_view_release(struct far_session *s, struct table_view *view, int rc);
+static inline struct table_view *store_view_use(struct far_session *s, struct far_table *table)
+{
+    struct table_view *v = store_known(s, table);
+    if (__builtin_expect(!v, 0))
+        v = store_view_make(s, table);
+    if (v)
+        v->users++;
+    return v;
+}
+/* Frees what the session knows of a table that was dropped, if nobody uses it. */
+void store_view_close(struct far_session *s, struct table_view *view);
+static inline void store_view_release(struct far_session *s, struct table_view *v, int rc)
+{
+    ASSERT(v->users > 0);
+    v->users--;
+    v->gone |= rc == FAR_NO_TABLE;
+    if (__builtin_expect(v->gone, 0))
+        store_view_close(s, v);
+}
 
 /* Begins work on a table: an epoch, and a view that is valid in it. If it returns FAR_OK, the
  * caller ends it, with the status of the work. */
 int store_view_begin(struct far_session *s, struct op *op, struct far_table *table,
                      struct table_view **view);
 void store_view_end(struct far_session *s, struct op *op, struct table_view *view, int rc);
-/* The same with a view that the caller uses already. op_begin() may wait, while another operation
- * finds that the table was dropped, so the view must be in use. Ends with op_end(). */
-int store_view_enter(struct far_session *s, struct op *op, struct table_view *view);
+
+int store_view_gone(const struct table_view *view); /* FAR_NO_TABLE */
+/* Makes the view if there is none, and brings it up to date. Ends the operation if that fails. */
+int store_view_update(struct far_session *s, struct op *op, struct table_view *view);
+/* As store_view_begin(), with a view that the caller uses already. op_begin() may wait, while
+ * another operation finds that the table was dropped, so the view must be in use. Ends with
+ * op_end(). */
+static inline int store_view_enter(struct far_session *s, struct op *op, struct table_view *v)
+{
+    ASSERT(s->client.inside > 0); /* else the keeper may have the client */
+    ASSERT(v->users > 0);
+    if (__builtin_expect(v->gone, 0))
+        return store_view_gone(v);
+    int rc = op_begin(op, v->view ? &v->view->cached : NULL);
+    bool ready = rc == FAR_OK && v->view && !v->view->cached.stale;
+    return __builtin_expect(ready, 1) || rc != FAR_OK ? rc : store_view_update(s, op, v);
+}
 
 /* The table was dropped: frees the session's view of it, now or when its last operation ends. */
 void store_view_forget(struct far_session *s, const struct far_table *table);

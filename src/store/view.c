@@ -63,24 +63,15 @@ static struct table_view *make_place(far_session *s, far_table *table)
     return v;
 }
 
-struct table_view *store_view_use(far_session *s, far_table *table)
+struct table_view *store_view_make(far_session *s, far_table *table)
 {
-    struct table_view *v = store_known(s, table);
-    if (__builtin_expect(!v, 0)) {
-        free_unused(s);
-        v = make_place(s, table);
-    }
-    if (v)
-        v->users++;
-    return v;
+    free_unused(s);
+    return make_place(s, table);
 }
 
-void store_view_release(far_session *s, struct table_view *v, int rc)
+void store_view_close(far_session *s, struct table_view *v)
 {
-    ASSERT(v->users > 0);
-    v->users--;
-    v->gone |= rc == FAR_NO_TABLE;
-    if (v->gone && v->users == 0)
+    if (v->users == 0)
         close_view(s, v);
 }
 
@@ -120,34 +111,26 @@ static int attach(far_session *s, struct op *op, const far_table *table, struct 
     return FAR_OK;
 }
 
-/* Within an epoch: makes the view if there is none, and brings it up to date. */
-static int make_view(far_session *s, struct op *op, const far_table *table, struct table_view *v)
+int store_view_update(far_session *s, struct op *op, struct table_view *v)
 {
+    const far_table *table = v->table;
     int rc = FAR_OK;
-    if (__builtin_expect(!v->view, 0)) {
+    if (!v->view) {
         rc = attach(s, op, table, v);
         op->cost = (struct cost){0}; /* attaching counts for no operation */
     }
-    return rc == FAR_OK && v->view->cached.stale
-               ? INDEX_CALL(table->index.ops, refresh, op, v->view)
-               : rc;
-}
-
-int store_view_enter(far_session *s, struct op *op, struct table_view *v)
-{
-    const far_table *table = v->table;
-    ASSERT(s->client.inside > 0); /* else the keeper may have the client */
-    ASSERT(v->users > 0);
-    int rc = v->gone ? err_fail(FAR_NO_TABLE, "table '%s' was dropped", table->index.desc.name)
-                     : op_begin(op, v->view ? &v->view->cached : NULL);
-    if (rc == FAR_OK) {
-        rc = make_view(s, op, table, v);
-        if (__builtin_expect(rc != FAR_OK, 0)) {
-            rc = store_judge(op, rc);
-            op_end(op);
-        }
+    if (rc == FAR_OK && v->view->cached.stale)
+        rc = INDEX_CALL(table->index.ops, refresh, op, v->view);
+    if (rc != FAR_OK) {
+        rc = store_judge(op, rc);
+        op_end(op);
     }
     return rc;
+}
+
+int store_view_gone(const struct table_view *v)
+{
+    return err_fail(FAR_NO_TABLE, "table '%s' was dropped", v->table->index.desc.name);
 }
 
 int store_view_begin(far_session *s, struct op *op, far_table *table, struct table_view **out)
