@@ -153,6 +153,7 @@ struct op {
     bool unmet;          /* it began before its client had met a sweep: SWEEP-P2 */
     bool recovers; /* completes another client's work, or what its own client left (lease.c) */
     struct journal_seen *journal_seen; /* NULL, or the lines that it recovers */
+    unsigned lacks_line; /* the node, plus one, where it last found neither a line nor memory */
     struct op *older, *newer;
 };
 
@@ -414,7 +415,7 @@ struct journal_entry {
  * Gives the operation a line on that node: mostly a free one, at no cost. The client's first line
  * on a node costs a round trip or two. If all lines that the slot has there are in use, another one
  * is made, which costs an allocation and two round trips. The op's batch must be empty.
- * FAR_POOL_FULL: the node has no room for another line.
+ * FAR_POOL_FULL: the node has no room for another line. pool_make_room() then waits for one.
  */
 int journal_take(struct op *op, unsigned node, struct journal *journal);
 /* Adds a WRITE to the batch, ahead of the verb that takes the lock: what is about to be done.

@@ -183,6 +183,8 @@ int journal_mark(struct op *op, struct marker *marker, unsigned *damaged, unsign
 
 /* Blanks the spent lines of the own slot (JOURNAL-J5). */
 int journal_blank_spent(struct op *op);
+/* Is there still none where journal_take() found neither a line nor memory for one? */
+bool journal_lacks_line(const struct op *op);
 /* Forgets the lines: the client has another slot, or none. */
 void journal_forget(struct client *client);
 

@@ -189,6 +189,20 @@ static int check_dropped(struct checking *c)
     return c->report.repair ? rc : FAR_OK;
 }
 
+/* If there is no line of the journal for the walk, it is made again (RELIEF-2). A repair has counted
+ * what it has repaired. */
+static int check_one(struct checking *c, unsigned id)
+{
+    struct op *op = &c->session->op;
+    struct index_report before = c->report;
+    int rc = with_table(c->session->pool, op, id, false, check_table, c);
+    if (rc != FAR_POOL_FULL || pool_make_room(op) != FAR_OK)
+        return rc;
+    if (!before.repair)
+        c->report = before;
+    return with_table(c->session->pool, op, id, false, check_table, c);
+}
+
 static int check_tables(struct checking *c)
 {
     struct op *op = &c->session->op;
@@ -196,7 +210,7 @@ static int check_tables(struct checking *c)
         int rc = catalog_next(op, false, &id);
         if (rc != FAR_OK)
             return rc == FAR_NO_TABLE ? FAR_OK : rc;
-        rc = with_table(c->session->pool, op, id, false, check_table, c);
+        rc = check_one(c, id);
         if (passes(c, rc, "a table"))
             continue;
         if (rc == FAR_CORRUPT) /* the place, the descriptor, or the table's root */

@@ -205,7 +205,8 @@ static int drop(far_session *s, far_table *table)
         rc = drop_name(s, table);
     if (rc == FAR_OK) {
         rc = store_drop_settle(s->pool, &s->op);
-        if (rc == FAR_FENCED)
+        if (rc == FAR_FENCED ||
+            (rc == FAR_POOL_FULL && pool_make_room(&s->op) == FAR_OK)) /* RELIEF-2 */
             rc = store_drop_settle(s->pool, &s->op);
     }
     if (rc == FAR_OK || rc == FAR_NO_TABLE)
@@ -290,8 +291,10 @@ static int inspect(far_session *s, far_table *table,
 {
     store_enter(s);
     int rc = inspect_once(s, table, walk, arg);
-    if (rc == FAR_FENCED || (rc == FAR_UNREACHABLE && fab_away(s->pool->fab) &&
-                             pool_meet(&s->op) == FAR_OK)) /* AWAY-3 */
+    if (rc == FAR_FENCED ||
+        (rc == FAR_UNREACHABLE && fab_away(s->pool->fab) &&
+         pool_meet(&s->op) == FAR_OK) ||                           /* AWAY-3 */
+        (rc == FAR_POOL_FULL && pool_make_room(&s->op) == FAR_OK)) /* RELIEF-2 */
         rc = inspect_once(s, table, walk, arg);
     store_leave(s);
     return rc;

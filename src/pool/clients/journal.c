@@ -229,6 +229,13 @@ static int make_line(struct op *op, unsigned node)
     return add_line(c, at, LINE_FREE);
 }
 
+bool journal_lacks_line(const struct op *op)
+{
+    const struct lines *l = &op->client->lines;
+    return op->lacks_line != 0 && l->loaded >> (op->lacks_line - 1) & 1 &&
+           l->free[op->lacks_line - 1] == 0;
+}
+
 #define TAKE_TURNS 64
 
 int journal_take(struct op *op, unsigned node, struct journal *j)
@@ -245,6 +252,8 @@ int journal_take(struct op *op, unsigned node, struct journal *j)
             rc = note_node(op, node);
         else if (turn < TAKE_TURNS)
             rc = l->loaded >> node & 1 ? make_line(op, node) : journal_load(op, node);
+        if (rc == FAR_POOL_FULL)
+            op->lacks_line = node + 1;
         if (rc != FAR_OK)
             return rc;
     }

@@ -13,9 +13,13 @@
  *       memory again, and the others know that it was tried a short while ago. What it finds is
  *       for all. A session that watches announces itself rarely: dozens of them would hold up the
  *       epochs that all of them wait for.
+ *   RELIEF-2  If an operation needs a line of the journal, and there is no memory to make one, it
+ *       waits for one that its client has (JOURNAL-J1: there is at least one on each node). A
+ *       sibling gives it back, or it is recovered: the client has left it, or found it in its slot.
  */
 #define RECUT_LEASES 2 /* between two sweeps that only cut memory again, unless much was freed */
 #define REAP_LEASES  8 /* between two watches for dead clients */
+#define LINE_LEASES  4 /* a recovery may wait until clients that died are found */
 
 struct relief {
     _Atomic uint64_t reap_after;  /* when dead clients may be watched for again */
@@ -79,6 +83,19 @@ static int relieve_by_others(struct op *op, struct relief *r)
     rc = client_reap_dead(op, &dead);
     if (rc != FAR_OK)
         atomic_store(&r->reap_after, now); /* others may */
+    return rc;
+}
+
+/* RELIEF-2. FAR_POOL_FULL: none became free. */
+static int await_line(struct op *op)
+{
+    struct backoff patience = {0};
+    int rc = FAR_OK;
+    while (rc == FAR_OK && journal_lacks_line(op) && client_backoff(op, &patience, LINE_LEASES))
+        rc = client_drive_epoch(op);
+    if (rc == FAR_OK && journal_lacks_line(op))
+        rc = FAR_POOL_FULL;
+    op->lacks_line = 0;
     return rc;
 }
 
@@ -200,6 +217,8 @@ void pool_relief_close(struct relief *relief)
 int pool_make_room(struct op *op)
 {
     ASSERT(!op_in_flight(op) && op->batch.count == 0);
+    if (op->lacks_line != 0)
+        return await_line(op);
     if (held_up(op))
         return client_reclaim(op->client) ? FAR_OK : FAR_POOL_FULL;
     if (op->pool->settle)
