@@ -189,8 +189,8 @@ static int check_dropped(struct checking *c)
     return c->report.repair ? rc : FAR_OK;
 }
 
-/* If there is no line of the journal for the walk, it is made again (RELIEF-2). A repair has counted
- * what it has repaired. */
+/* If there is no line of the journal for the walk, it is made again (RELIEF-2). A repair has
+ * counted what it has repaired. */
 static int check_one(struct checking *c, unsigned id)
 {
     struct op *op = &c->session->op;

@@ -1,4 +1,5 @@
-/* RELIEF-1: when the sessions of a process watch for dead clients, and sweep to cut memory again. */
+/* RELIEF-1: when the sessions of a process watch for dead clients, and sweep to cut memory
+ * again. */
 #include "pool/sweep/relief.c"
 #include "support/store_rig.h"
 

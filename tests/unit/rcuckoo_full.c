@@ -1,5 +1,5 @@
-/* A pool without any memory left. Changes of RCuckoo need a line of the journal, and each client has
- * one on each node. */
+/* A pool without any memory left. Changes of RCuckoo need a line of the journal, and each client
+ * has one on each node. */
 #include "index/rcuckoo/rcuckoo.h"
 #include "support/journal_rig.h"
 #include "support/store_rig.h"
