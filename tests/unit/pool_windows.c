@@ -446,6 +446,7 @@ static void a_client_that_closes_does_not_clear_anothers_slot(void **state)
     hook_off();
     ep->ops->ep_close(ep);
     free(s);
+    store_session_closed(r.pool);
     assert_true(closing.first && closing.second);
     assert_int_equal(closing.first->client.slot, slot);
     assert_false(is_cleared(&p, closing.first));
