@@ -31,6 +31,7 @@
 #include "bench/counters.h"
 #include "bench/keys.h"
 #include "bench/workload.h"
+#include "model/model.h"
 
 #include "farside.h"
 
@@ -124,9 +125,11 @@ struct bench_run {
      * the run was too short to tell. */
     double slowest_ops, slowest_ops_per_rtt;
     double raw_ops_per_s; /* 0: not measured */
-    uint64_t deaths;      /* of clients, and operations that ended with them are not in ops */
-    int first_error;      /* of an operation, other than FAR_NOT_FOUND */
-    bool interrupted;     /* config->stop was set before the last operation */
+    struct model_load
+        load;         /* of the modelled network, while operations ran; time 0: there is none */
+    uint64_t deaths;  /* of clients, and operations that ended with them are not in ops */
+    int first_error;  /* of an operation, other than FAR_NOT_FOUND */
+    bool interrupted; /* config->stop was set before the last operation */
     /* The error that ended the run early, because all operations would have failed from then on: a
      * full pool, a lost node. FAR_OK: none. */
     int halted_by;

@@ -133,6 +133,17 @@ static json_t *json_pace(const struct bench_pace *p)
                       {"fell_behind", json_boolean(p->fell_behind)});
 }
 
+/* The parts of a modelled network, and the share of the time for which each was busy. */
+static json_t *json_load(const struct model_load *load)
+{
+    json_t *o = json_object();
+    int bad = 0;
+    for (unsigned p = 0; p < MODEL_PARTS; p++)
+        bad |= json_object_set_new(o, model_part_names[p],
+                                   json_real(bench_per(load->busy[p], load->time)));
+    return whole(o, bad);
+}
+
 json_t *bench_json_run(const struct bench_config *c, const struct bench_run *run)
 {
     bool raw = run->raw_ops_per_s > 0, halted = run->halted_by != FAR_OK;
@@ -146,6 +157,7 @@ json_t *bench_json_run(const struct bench_config *c, const struct bench_run *run
         {"seconds", json_real(run->seconds)}, {"ops_per_s", json_real(run->ops_per_s)},
         {"pace", run->pace.rate > 0 ? json_pace(&run->pace) : json_null()},
         {"counters", run->counters.on ? json_counters(run) : json_null()},
+        {"load", run->load.time > 0 ? json_load(&run->load) : json_null()},
         {"window_ms", json_real(bench_window_ms(c))},
         {"slowest_window", json_real(run->slowest_ops)},
         {"slowest_window_per_rtt", json_real(run->slowest_ops_per_rtt)},

@@ -211,6 +211,26 @@ static void print_counters(struct bench_print *r, const struct bench_run *run)
              counters_hint(c->error, counters_paranoid()));
 }
 
+/* The part of a modelled network that was busy for most of the time. */
+static void print_load(struct bench_print *r, const struct model_load *load)
+{
+    static const char *const names[MODEL_PARTS] = {
+        [MODEL_NODE_VERBS] = "the memory node's NIC, with verbs",
+        [MODEL_NODE_RECEIVES] = "the memory node's NIC, with bytes that it receives",
+        [MODEL_NODE_SENDS] = "the memory node's NIC, with bytes that it sends",
+        [MODEL_NODE_PCIE] = "the memory node's PCIe",
+        [MODEL_NODE_WORD] = "one word, with atomics",
+        [MODEL_CLIENT_VERBS] = "the clients' NIC, with verbs",
+        [MODEL_CLIENT_SENDS] = "the clients' NIC, with bytes that it sends",
+        [MODEL_CLIENT_RECEIVES] = "the clients' NIC, with bytes that it receives",
+        [MODEL_CLIENT_THREADS] = "the clients' threads",
+    };
+    enum model_part most = model_load_busiest(load);
+    if (load->time > 0)
+        text_say(r->out, "  ", "busiest: %s, for %.0f %% of the time", names[most],
+                 100 * bench_per(load->busy[most], load->time));
+}
+
 static void print_timeline(struct bench_print *r, const struct bench_run *run)
 {
     double seconds = bench_window_ms(r->config) / 1e3;
@@ -335,6 +355,7 @@ void bench_print_run(struct bench_print *r, const struct bench_run *run)
     }
     print_pace(r, run);
     print_counters(r, run);
+    print_load(r, &run->load);
     if (run->slowest_ops > 0)
         text_say(
             r->out, "  ",

@@ -123,6 +123,7 @@ struct onlooker {
     const struct bench_observer *observer;
     const char *index, *what;
     const struct measurement *run;
+    struct model_load load;
 };
 
 static void show_progress(void *arg)
@@ -135,11 +136,19 @@ static void show_progress(void *arg)
                               watch->run->plan.ops);
 }
 
-static void let_die(void *arg)
+/* From here on, the network's load counts, and clients die. */
+static void begin_modelled(void *arg)
 {
     const struct onlooker *watch = arg;
     const struct worker *w = &watch->run->worker[0];
+    model_load_begin(w->target->model);
     model_let_die(w->target->model, w->config->deaths, w->config->seed);
+}
+
+static void end_modelled(void *arg)
+{
+    struct onlooker *watch = arg;
+    model_load(watch->run->worker[0].target->model, &watch->load);
 }
 
 static size_t measurement_bytes(unsigned workers)
@@ -162,7 +171,8 @@ static int run_workers(struct worker *workers, unsigned count, const struct benc
         .warm = worker_warm,
         .run = worker_run,
         .close = worker_close,
-        .begin = target->model ? let_die : NULL,
+        .begin = target->model ? begin_modelled : NULL,
+        .end = target->model ? end_modelled : NULL,
         .tick = watch && watch->observer->progress ? show_progress : NULL,
         .arg = watch,
         .first = workers,
@@ -253,6 +263,7 @@ int bench_measure(const struct bench_config *config, const struct bench_target *
     run->draws_keys = workload_draws(plan->workload);
     run->dist = plan->dist.kind;
     run->ops_planned = plan->ops - plan->warm;
+    run->load = watch.load;
     rc = sum_up(run, r->worker, r->count);
     /* A run has fewer operations also if an iteration failed, or if clients died. */
     run->interrupted = run->ops < run->ops_planned && run->halted_by == FAR_OK && config->stop &&

@@ -83,6 +83,13 @@ static void add_end(struct bench_run *sum, const struct bench_run *run)
     memcpy(sum->detail, run->detail, sizeof sum->detail);
 }
 
+static void add_load(struct model_load *sum, const struct model_load *load)
+{
+    sum->time += load->time;
+    for (unsigned p = 0; p < MODEL_PARTS; p++)
+        sum->busy[p] += load->busy[p];
+}
+
 static void add_sums(struct bench_run *sum, const struct bench_run *run)
 {
     sum->ops_planned += run->ops_planned;
@@ -102,6 +109,7 @@ static void add_sums(struct bench_run *sum, const struct bench_run *run)
     sum->slowest_ops_per_rtt = worse(sum->slowest_ops_per_rtt, run->slowest_ops_per_rtt);
     add_pace(&sum->pace, &run->pace);
     counters_add(&sum->counters, &run->counters);
+    add_load(&sum->load, &run->load);
     add_end(sum, run);
 }
 

@@ -240,6 +240,8 @@ int workers_run_modelled(const struct workers_job *job, struct fab *model)
         job->begin(job->arg);
     if (rc == FAR_OK)
         rc = model_run(model, job->run, job->first, job->size, job->tick, job->arg);
+    if (rc == FAR_OK && job->end)
+        job->end(job->arg);
     if (started == FAR_OK) {
         int closed = model_run(model, job->close, job->first, job->size, job->tick, job->arg);
         ASSERT(closed == FAR_OK); /* the clients have their stacks */

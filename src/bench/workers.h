@@ -28,6 +28,8 @@ struct workers_job {
     void (*run)(void *worker);
     /* Called with `arg` before modelled workers run; may be NULL. */
     void (*begin)(void *arg);
+    /* The same when all have run. */
+    void (*end)(void *arg);
     /* Called when all have run, with nothing else going on; also if open failed. */
     void (*close)(void *worker);
     /* Called by the waiting thread at least ten times a second; may be NULL. */

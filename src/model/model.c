@@ -151,7 +151,7 @@ static void model_close(struct fab *fab)
     for (unsigned i = 0; m->client && i < m->clients; i++)
         fiber_destroy(m->client[i].fiber);
     for (unsigned i = 0; i < MODEL_NODES_MAX; i++)
-        free(m->node[i].busy);
+        free(m->node[i].word);
     while (m->idle) {
         struct model_verb *next = m->idle->next;
         free(m->idle);
@@ -193,8 +193,8 @@ int model_open(const char *uri, struct fab **fab)
     bool enough = m->client != NULL;
     for (unsigned i = 0; i < m->fab.nodes; i++) {
         m->node[i].number = i;
-        m->node[i].busy = calloc(BUSY_WORDS, sizeof *m->node[i].busy);
-        enough &= m->node[i].busy != NULL;
+        m->node[i].word = calloc(BUSY_WORDS, sizeof *m->node[i].word);
+        enough &= m->node[i].word != NULL;
     }
     rc = enough ? open_memory(m, &o) : err_fail(FAR_NO_MEMORY, "no memory for a model");
     if (rc != FAR_OK) {
@@ -313,12 +313,76 @@ void model_operation(struct fab *fab)
 {
     struct model *m = model_of(fab);
     if (m->running)
-        m->running->clock += m->nic->operation;
+        model_work(m->running, m->nic->operation);
 }
 
 const struct model_counts *model_counts(const struct fab *fab)
 {
     return &model_of(fab)->counts;
+}
+
+/* ---- load ------------------------------------------------------------------------------------ */
+
+const char *const model_part_names[MODEL_PARTS] = {
+    [MODEL_NODE_VERBS] = "node_verbs",         [MODEL_NODE_RECEIVES] = "node_receives",
+    [MODEL_NODE_SENDS] = "node_sends",         [MODEL_NODE_PCIE] = "node_pcie",
+    [MODEL_NODE_WORD] = "node_word",           [MODEL_CLIENT_VERBS] = "client_verbs",
+    [MODEL_CLIENT_SENDS] = "client_sends",     [MODEL_CLIENT_RECEIVES] = "client_receives",
+    [MODEL_CLIENT_THREADS] = "client_threads",
+};
+
+void model_load_begin(struct fab *fab)
+{
+    struct model *m = model_of(fab);
+    m->from = m->now;
+    for (unsigned i = 0; i < m->shape.machines; i++) {
+        struct machine *c = &m->machine[i];
+        c->message.busy = c->send.busy = c->receive.busy = c->cpu = 0;
+    }
+    for (unsigned i = 0; i < m->fab.nodes; i++) {
+        struct node *n = &m->node[i];
+        n->message.busy = n->send.busy = n->receive.busy = n->pcie.busy = 0;
+        for (unsigned w = 0; w < BUSY_WORDS; w++)
+            n->word[w].busy = 0;
+    }
+}
+
+static void busiest(uint64_t *most, uint64_t busy)
+{
+    if (busy > *most)
+        *most = busy;
+}
+
+void model_load(const struct fab *fab, struct model_load *load)
+{
+    const struct model *m = model_of(fab);
+    uint64_t *busy = load->busy;
+    *load = (struct model_load){.time = m->now - m->from};
+    for (unsigned i = 0; i < m->shape.machines; i++) {
+        const struct machine *c = &m->machine[i];
+        busiest(&busy[MODEL_CLIENT_VERBS], c->message.busy);
+        busiest(&busy[MODEL_CLIENT_SENDS], c->send.busy);
+        busiest(&busy[MODEL_CLIENT_RECEIVES], c->receive.busy);
+        busiest(&busy[MODEL_CLIENT_THREADS], c->cpu / m->shape.threads);
+    }
+    for (unsigned i = 0; i < m->fab.nodes; i++) {
+        const struct node *n = &m->node[i];
+        busiest(&busy[MODEL_NODE_VERBS], n->message.busy);
+        busiest(&busy[MODEL_NODE_RECEIVES], n->receive.busy);
+        busiest(&busy[MODEL_NODE_SENDS], n->send.busy);
+        busiest(&busy[MODEL_NODE_PCIE], n->pcie.busy);
+        for (unsigned w = 0; w < BUSY_WORDS; w++)
+            busiest(&busy[MODEL_NODE_WORD], n->word[w].busy);
+    }
+}
+
+enum model_part model_load_busiest(const struct model_load *load)
+{
+    enum model_part most = 0;
+    for (unsigned p = 1; p < MODEL_PARTS; p++)
+        if (load->busy[p] > load->busy[most])
+            most = (enum model_part)p;
+    return most;
 }
 
 /* ---- the fabric's functions ------------------------------------------------------------------ */

@@ -70,4 +70,32 @@ struct model_counts {
 };
 const struct model_counts *model_counts(const struct fab *fab);
 
+/* What verbs occupy: the NICs of memory nodes and of machines with clients, one verb after the
+ * other and one byte after the other each way; a node's PCIe; a word that atomics change; and the
+ * CPU of the threads. */
+enum model_part {
+    MODEL_NODE_VERBS,
+    MODEL_NODE_RECEIVES,
+    MODEL_NODE_SENDS,
+    MODEL_NODE_PCIE,
+    MODEL_NODE_WORD,
+    MODEL_CLIENT_VERBS,
+    MODEL_CLIENT_SENDS,
+    MODEL_CLIENT_RECEIVES,
+    MODEL_CLIENT_THREADS,
+    MODEL_PARTS
+};
+extern const char *const model_part_names[MODEL_PARTS];
+
+/* How long the busiest of each kind was busy, since model_load_begin(). In picoseconds; threads are
+ * averaged over a machine. */
+struct model_load {
+    uint64_t time;
+    uint64_t busy[MODEL_PARTS];
+};
+void model_load_begin(struct fab *fab);
+void model_load(const struct fab *fab, struct model_load *load);
+/* The part that limits the run, if any does. */
+enum model_part model_load_busiest(const struct model_load *load);
+
 #endif

@@ -127,7 +127,7 @@ void model_client_poll(struct model_client *c)
     if (!c->completed && c->in_flight > 0)
         give_way(c, CLIENT_POLLING);
     c->completed = false;
-    c->clock += c->owed;
+    model_work(c, c->owed);
     c->owed = 0;
 }
 

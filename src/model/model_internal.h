@@ -75,15 +75,22 @@ struct model_client {
     struct pair pair[MODEL_NODES_MAX];
 };
 
+/* Something that serves one after the other. */
+struct line {
+    uint64_t free; /* when it is */
+    uint64_t busy; /* how long it was, since model_load_begin() */
+};
+
 struct doorbell {
     uint64_t free; /* when it is */
     unsigned threads;
 };
 
-/* A machine with clients, and its NIC. Times are when something is free. */
+/* A machine with clients, and its NIC. */
 struct machine {
-    uint64_t message, send, receive;
+    struct line message, send, receive;
     struct doorbell doorbell[NIC_DOORBELLS];
+    uint64_t cpu;         /* how long its threads had something to do, since model_load_begin() */
     unsigned outstanding; /* verbs that its NIC has sent */
     unsigned pairs;       /* connections in use */
 };
@@ -94,8 +101,8 @@ struct machine {
 /* A memory node, and its NIC. */
 struct node {
     unsigned number;
-    uint64_t message, send, receive, pcie;
-    uint64_t *busy; /* BUSY_WORDS: when the word is free */
+    struct line message, send, receive, pcie;
+    struct line *word; /* BUSY_WORDS */
 };
 
 struct model {
@@ -106,7 +113,8 @@ struct model {
     struct model_shape shape;
     bool shared_doorbells;
     unsigned clients;
-    uint64_t now; /* of the event at hand */
+    uint64_t now;  /* of the event at hand */
+    uint64_t from; /* when model_load_begin() was called */
     struct model_client *running;
     unsigned alive;           /* clients that have not returned */
     unsigned deaths_per_s;    /* in this run */
@@ -124,6 +132,13 @@ static inline uint32_t model_push(struct model *m, enum event_kind kind, uint64_
 {
     return event_queue_push(&m->queue,
                             (struct event){.at = at, .kind = (uint8_t)kind, .subject = subject});
+}
+
+/* The client's CPU has something to do. */
+static inline void model_work(struct model_client *c, uint64_t ps)
+{
+    c->clock += ps;
+    c->machine->cpu += ps;
 }
 
 /* ---- model_client.c -------------------------------------------------------------------------- */

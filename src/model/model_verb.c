@@ -12,7 +12,7 @@
  *   complete  The client sees it.
  *
  * Each NIC has a queue for messages, one for bytes that it sends, and one for bytes that it
- * receives; a memory node has one for PCIe, too. Queues are served in order. So a queue is only the
+ * receives; a memory node has one for PCIe, too. Each serves in order. So all there is to it is the
  * time when it is free.
  */
 #include "model/model_internal.h"
@@ -21,16 +21,16 @@
 
 #include <stdlib.h>
 
-/* Occupies a queue from `from` on. Returns when that is over. */
-static uint64_t occupy(uint64_t *queue, uint64_t from, uint64_t time)
-{
-    *queue = (*queue > from ? *queue : from) + time;
-    return *queue;
-}
-
 static uint64_t later(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;
+}
+
+/* Waits in the line from `from` on, and is served. Returns when that is over. */
+static uint64_t serve(struct line *line, uint64_t from, uint64_t time)
+{
+    line->busy += time;
+    return line->free = later(line->free, from) + time;
 }
 
 static struct model_verb *verb_take(struct model *m)
@@ -62,12 +62,13 @@ static void write_verb(struct model_client *c, bool rings)
     const struct nic *nic = c->model->nic;
     uint64_t time = nic->post;
     if (!rings || !c->doorbell) {
-        c->clock += time;
+        model_work(c, time);
         return;
     }
     if (c->doorbell->threads > 1)
         time += nic->doorbell_shared + nic->doorbell_others * (c->doorbell->threads - 1);
-    c->clock = occupy(&c->doorbell->free, c->clock, time);
+    c->doorbell->free = later(c->doorbell->free, c->clock) + time;
+    model_work(c, c->doorbell->free - c->clock); /* it waits by looking again and again */
 }
 
 int model_verb_post(struct model_client *c, struct fab_req *req)
@@ -169,8 +170,8 @@ static void send_one(struct model *m, struct pair *p)
     p->answers += has_answer(v);
     if (++machine->outstanding > m->counts.outstanding_max)
         m->counts.outstanding_max = machine->outstanding;
-    uint64_t at = occupy(&machine->message, m->now, message_time(m, machine, class));
-    at = occupy(&machine->send, at, request_bytes(m->nic, v) * m->nic->byte);
+    uint64_t at = serve(&machine->message, m->now, message_time(m, machine, class));
+    at = serve(&machine->send, at, request_bytes(m->nic, v) * m->nic->byte);
     at += half_latency(m, class) + (f->fetched ? m->nic->fetch[class] : 0);
     p->arrived = later(at, p->arrived);
     model_push(m, EVENT_ARRIVE, p->arrived, f);
@@ -205,12 +206,12 @@ void model_verb_arrive(struct model *m, struct model_verb *f)
     struct node *node = f->pair->node;
     enum fab_class class = fab_class_of(v->kind);
 
-    uint64_t at = occupy(&node->receive, m->now, request_bytes(nic, v) * nic->byte);
-    at = occupy(&node->message, at, nic->served[class]);
-    at = occupy(&node->pcie, at, pcie_bytes(nic, v) * nic->pcie_byte);
+    uint64_t at = serve(&node->receive, m->now, request_bytes(nic, v) * nic->byte);
+    at = serve(&node->message, at, nic->served[class]);
+    at = serve(&node->pcie, at, pcie_bytes(nic, v) * nic->pcie_byte);
     if (class == FAB_A)
-        at = occupy(&node->busy[hash_sum(&v->off, sizeof v->off, 0) % BUSY_WORDS], at,
-                    nic->same_word);
+        at = serve(&node->word[hash_sum(&v->off, sizeof v->off, 0) % BUSY_WORDS], at,
+                   nic->same_word);
     f->pair->executed = later(at, f->pair->executed);
     model_push(m, EVENT_EXECUTE, f->pair->executed, f);
 }
@@ -224,9 +225,9 @@ void model_verb_execute(struct model *m, struct model_verb *f)
     ASSERT(rc == FAR_OK && req.done && req.status == FAR_OK);
 
     uint64_t bytes = answer_bytes(m->nic, v) * m->nic->byte;
-    uint64_t at = occupy(&f->pair->node->send, m->now, bytes);
+    uint64_t at = serve(&f->pair->node->send, m->now, bytes);
     at += half_latency(m, fab_class_of(v->kind));
-    at = occupy(&f->pair->client->machine->receive, at, bytes);
+    at = serve(&f->pair->client->machine->receive, at, bytes);
     model_push(m, EVENT_COMPLETE, at, f);
 }
 

@@ -21,6 +21,7 @@ measure() {
 }
 measure
 expect_out "6 threads with 4 operations in flight"
+expect_out "busiest: the clients' threads, for "
 first=$out
 measure
 [ "$out" = "$first" ] || failed "is not the same as the first time"

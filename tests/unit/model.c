@@ -166,6 +166,44 @@ static void a_run_is_the_same_twice(void **state)
     assert_int_equal(events[0], events[1]);
 }
 
+/* Atomics of all clients on a word, then each client's READs, and the load of the latter alone. */
+static void the_load_is_that_of_the_busiest_since_its_begin(void **state)
+{
+    (void)state;
+    struct job jobs[CLIENTS_MAX] = {{.count = 0}};
+    struct fab *fab = NULL;
+    struct model_load load;
+    assert_int_equal(model_open("model:?nic=cx6&machines=2&threads=8&nodes=2&size=1m", &fab),
+                     FAR_OK);
+    for (unsigned i = 0; i < CLIENTS_MAX; i++)
+        jobs[i] =
+            (struct job){.fab = fab, .count = 1, .rounds = 25, .verbs = {verb(FAB_FAA, WORD)}};
+    assert_int_equal(model_run(fab, work, jobs, sizeof *jobs, NULL, NULL), FAR_OK);
+    model_load(fab, &load);
+    assert_int_equal(model_load_busiest(&load), MODEL_NODE_WORD);
+    assert_int_equal(load.busy[MODEL_NODE_WORD], 16 * 25 * 330000ull); /* 330 ns each */
+    assert_in_range(load.time, load.busy[MODEL_NODE_WORD], load.busy[MODEL_NODE_WORD] * 11 / 10);
+
+    model_load_begin(fab);
+    model_load(fab, &load);
+    assert_int_equal(load.time, 0);
+    for (unsigned i = 0; i < CLIENTS_MAX; i++) { /* twelve clients read the node 1 */
+        jobs[i] =
+            (struct job){.fab = fab, .count = 1, .rounds = 1, .verbs = {verb(FAB_READ, WORD)}};
+        jobs[i].verbs[0].node = i < 12;
+    }
+    assert_int_equal(model_run(fab, work, jobs, sizeof *jobs, NULL, NULL), FAR_OK);
+    model_load(fab, &load);
+    assert_int_equal(load.busy[MODEL_NODE_WORD], 0);
+    assert_int_equal(load.busy[MODEL_NODE_VERBS], 12 * 9000);          /* 9 ns each */
+    assert_int_equal(load.busy[MODEL_CLIENT_VERBS], 8 * 9000);         /* of a machine */
+    assert_int_equal(load.busy[MODEL_NODE_SENDS], 12 * (46 + 8) * 41); /* 41 ps for a byte */
+    assert_int_equal(load.busy[MODEL_NODE_RECEIVES], 12 * 46 * 41);
+    assert_int_equal(load.busy[MODEL_CLIENT_THREADS], 60000 + 217000); /* post and completion */
+    assert_true(load.busy[MODEL_CLIENT_THREADS] < load.time);
+    fab_close(fab);
+}
+
 /* ---- an index -------------------------------------------------------------------------------- */
 
 struct reader {
@@ -265,6 +303,7 @@ int main(void)
         cmocka_unit_test(a_connection_has_16_reads_under_way),
         cmocka_unit_test(atomics_on_one_word_are_serial),
         cmocka_unit_test(a_run_is_the_same_twice),
+        cmocka_unit_test(the_load_is_that_of_the_busiest_since_its_begin),
         cmocka_unit_test(a_dead_clients_verbs_still_land),
         cmocka_unit_test(a_get_of_race_takes_what_its_round_trips_take),
     };
