@@ -10,6 +10,9 @@
  *   counters  what a thread costs its processor
  *   pace      when operations are due at a fixed rate
  *   sums      figures of several workers or runs, added up
+ *   meet      machines that measure together, in a table of the pool
+ *   pack      structures as few bytes
+ *   merge     the runs of all machines in one
  *   worker    a thread that does tasks, by a driver
  *   lane      one operation in flight
  *   session   the driver for tables of Farside
@@ -37,8 +40,10 @@
 
 #include <stdatomic.h>
 
+struct meet;
+
 #define BENCH_COUNT_MAX   1000000000u /* keys, and operations of a workload */
-#define BENCH_THREADS_MAX 1024u       /* of all processes together */
+#define BENCH_THREADS_MAX 1024u       /* of all processes together, on all machines */
 #define BENCH_REPEAT_MAX  1000u
 
 struct bench_config {
@@ -50,6 +55,11 @@ struct bench_config {
     uint64_t keys, ops;
     uint64_t warmup;             /* operations before those that are measured */
     unsigned processes, threads; /* threads of each process; if > 1 processes, this one leads */
+    /* Machines that measure together: this process is one, of that rank, with threads of its own.
+     * If there are others, they have met. */
+    unsigned machines, rank;
+    struct meet *meet;
+    unsigned clients; /* threads of all machines, if not as many on each; 0: they are */
     unsigned depth;
     struct bench_sizes sizes;
     bool dist_given; /* else zipfian, or latest if the workload prefers that */
@@ -67,10 +77,25 @@ struct bench_config {
     const atomic_bool *stop; /* ends the measurement when set; may be NULL */
 };
 
-/* The threads of all processes. */
+/* The threads of all processes of this machine. */
 static inline unsigned bench_worker_count(const struct bench_config *c)
 {
+    if (c->clients > 0)
+        return c->clients / c->machines + (c->rank < c->clients % c->machines);
     return c->processes * c->threads;
+}
+
+/* Those of all machines. */
+static inline unsigned bench_worker_total(const struct bench_config *c)
+{
+    return c->clients > 0 ? c->clients : c->machines * bench_worker_count(c);
+}
+
+/* Those of the machines with lower ranks. */
+static inline unsigned bench_workers_before(const struct bench_config *c)
+{
+    unsigned more = c->clients > 0 ? c->clients % c->machines : 0; /* machines with one more */
+    return c->rank * (bench_worker_total(c) / c->machines) + (c->rank < more ? c->rank : more);
 }
 
 /* What the processes of a team have to do: their shared memory begins with one of these. */
@@ -120,6 +145,7 @@ struct bench_run {
     struct far_table_info space; /* after the run; splits of this run only */
     bool space_known;            /* the table could be read */
     unsigned windows;            /* that are complete; one more has the rest of the run */
+    unsigned windows_filled;     /* that are complete for all workers */
     struct bench_window window[BENCH_WINDOWS_MAX];
     /* The slowest window against the median: by operations, and by operations per round trip. 0:
      * the run was too short to tell. */
@@ -142,6 +168,13 @@ void bench_stats_add(struct far_op_stats *sum, const struct far_op_stats *before
 
 /* Adds the splits of `more` to those of `space`. */
 void bench_add_splits(struct far_table_info *space, const struct far_table_info *more);
+
+/* Adds what another run did: operations, histograms, counters, delays, and how it ended. Times,
+ * windows and space are left as they are. */
+void bench_run_add(struct bench_run *sum, const struct bench_run *run);
+
+/* Adds what another machine did in the same run: at the same time, on the same table. */
+void bench_run_merge(struct bench_run *sum, const struct bench_run *run);
 
 /* Operations that failed or returned something wrong. */
 uint64_t bench_op_errors(const struct bench_op *op);
@@ -192,11 +225,15 @@ int bench_check(const struct bench_config *config);
  * the same operations. If one of the workloads adds or deletes keys, each repeat has a new table,
  * otherwise all have the same one. So every run of a workload begins with the same keys.
  *
+ * With config->meet, all machines call this with the same configuration but for the rank. Machine 0
+ * makes and drops the tables, each machine has its share of every workload, and each run is
+ * reported to the observers of all machines, which get the same.
+ *
  * A run that is ended by an error (halted_by) is reported like others. If the pool or
  * the table was full, the suite goes on with the next index; otherwise it ends there.
  *
  * FAR_INVALID   as bench_check()
- * FAR_SYSTEM    one of several processes has died
+ * FAR_SYSTEM    one of several processes or machines has died
  * FAR_NO_INDEX  no such index
  * or the error of opening the pool or the table.
  */

@@ -1,6 +1,7 @@
 /* The results of a benchmark for programs: JSON. */
 #include "bench/figures.h"
 #include "bench/json.h"
+#include "bench/meet.h"
 
 #include "bench/machine.h"
 #include "out/json.h"
@@ -151,8 +152,9 @@ json_t *bench_json_run(const struct bench_config *c, const struct bench_run *run
         {"index", out_text(run->index)}, {"tuning", out_text(run->space.tuning)},
         {"workload", out_text(run->workload)}, {"repeat", out_count(run->repeat + 1)},
         {"keys", out_count(c->keys)}, {"warmup", out_count(run->warmup)},
-        {"ops", out_count(run->ops)}, {"processes", out_count(c->processes)},
-        {"threads", out_count(c->threads)}, {"depth", out_count(c->depth)},
+        {"ops", out_count(run->ops)}, {"machines", out_count(c->machines)},
+        {"processes", out_count(c->processes)}, {"threads", out_count(c->threads)},
+        {"depth", out_count(c->depth)},
         {"dist", out_text(run->draws_keys ? bench_dist_name(run->dist) : NULL)},
         {"seconds", json_real(run->seconds)}, {"ops_per_s", json_real(run->ops_per_s)},
         {"pace", run->pace.rate > 0 ? json_pace(&run->pace) : json_null()},
@@ -227,13 +229,23 @@ json_t *bench_json_drop(const struct bench_drop *drop)
         {"error", out_text(drop->status != FAR_OK ? far_errname(drop->status) : NULL)});
 }
 
+/* The hosts of machines that measured together, by rank. */
+static json_t *json_hosts(const struct bench_config *c)
+{
+    json_t *hosts = json_array();
+    int bad = 0;
+    for (unsigned i = 0; c->meet && i < c->machines; i++)
+        bad |= json_array_append_new(hosts, out_text(meet_host(c->meet, i)));
+    return whole(hosts, bad);
+}
+
 json_t *bench_json(const struct bench_config *c, json_t *runs, const struct summary_list *summaries,
                    json_t *drops, bool interrupted)
 {
     char time[MACHINE_TIME_BYTES];
     return OUT_OBJECT({"farside", out_text(far_version())}, {"time", out_text(machine_time(time))},
-                      {"machine", machine_json()}, {"pool", out_text(c->pool)},
-                      {"key_size", out_count(c->sizes.key.min)},
+                      {"machine", machine_json()}, {"hosts", c->meet ? json_hosts(c) : json_null()},
+                      {"pool", out_text(c->pool)}, {"key_size", out_count(c->sizes.key.min)},
                       {"key_size_max", out_count(c->sizes.key.max)},
                       {"value_size", out_count(c->sizes.value.min)},
                       {"value_size_max", out_count(c->sizes.value.max)},

@@ -47,7 +47,7 @@ void bench_print_begin(struct bench_print *r, FILE *out, const struct bench_conf
                        const char *threads)
 {
     char keys[TEXT_MAX], ops[TEXT_MAX], dist[TEXT_MAX] = "uniform", processes[64] = "";
-    char key[TEXT_MAX], value[TEXT_MAX], rate[TEXT_MAX], warmup[TEXT_MAX];
+    char key[TEXT_MAX], value[TEXT_MAX], rate[TEXT_MAX], warmup[TEXT_MAX], machines[32] = "";
     *r = (struct bench_print){.out = out, .config = c, .several = strchr(threads, ',') != NULL};
     memcpy(r->column, columns, sizeof columns);
     if (c->raw)
@@ -58,6 +58,8 @@ void bench_print_begin(struct bench_print *r, FILE *out, const struct bench_conf
         snprintf(dist, sizeof dist, "%s (theta %g)", bench_dist_name(c->dist), c->theta);
     if (c->processes > 1)
         snprintf(processes, sizeof processes, "%u processes, each of ", c->processes);
+    if (c->machines > 1)
+        snprintf(machines, sizeof machines, "%u machines, each with ", c->machines);
     text_say(out, "", "Farside %s on %s", far_version(), c->pool);
     text_say(out, "",
              "index %s: %s keys of %s bytes, values of %s bytes, %s operations per workload",
@@ -66,8 +68,8 @@ void bench_print_begin(struct bench_print *r, FILE *out, const struct bench_conf
                         : "all",
              text_grouped(c->keys, keys), text_range(c->sizes.key.min, c->sizes.key.max, key),
              text_range(c->sizes.value.min, c->sizes.value.max, value), text_grouped(c->ops, ops));
-    text_say(out, "", "%s%s thread%s with %u operation%s in flight, keys drawn %s, seed %" PRIu64,
-             processes, threads, strcmp(threads, "1") == 0 ? "" : "s", c->depth,
+    text_say(out, "", "%s%s%s thread%s with %u operation%s in flight, keys drawn %s, seed %" PRIu64,
+             machines, processes, threads, strcmp(threads, "1") == 0 ? "" : "s", c->depth,
              text_plural(c->depth), dist, c->seed);
     if (c->warmup > 0)
         text_say(out, "", "%s operation%s before each workload, to warm up",
@@ -75,7 +77,7 @@ void bench_print_begin(struct bench_print *r, FILE *out, const struct bench_conf
     if (c->rate > 0)
         text_say(out, "", "at a fixed rate of %s operation%s per second%s",
                  text_grouped(c->rate, rate), text_plural(c->rate),
-                 c->processes * c->threads > 1 || r->several ? ", of all threads together" : "");
+                 bench_worker_total(c) > 1 || r->several ? ", of all threads together" : "");
     if (c->repeat > 1)
         text_say(
             out, "",

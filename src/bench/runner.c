@@ -2,6 +2,8 @@
 #include "bench/runner.h"
 #include "base/err.h"
 #include "bench/keys.h"
+#include "bench/meet.h"
+#include "bench/merge.h"
 #include "bench/summary.h"
 #include "bench/worker.h"
 #include "bench/workers.h"
@@ -21,9 +23,10 @@ static double least_of_median(double *number, unsigned count)
 }
 
 /* Finds the slowest of the first windows, which all workers have filled. */
-static void find_slowest(struct bench_run *run, unsigned windows)
+static void find_slowest(struct bench_run *run)
 {
     double number[BENCH_WINDOWS_MAX];
+    unsigned windows = run->windows_filled;
     if (windows < WINDOWS_MIN)
         return;
     for (unsigned n = 0; n < windows; n++)
@@ -52,7 +55,7 @@ static void sum_windows(struct bench_run *run, const struct worker *workers, uns
         if (w->windows < filled_by_all)
             filled_by_all = w->windows;
     }
-    find_slowest(run, filled_by_all);
+    run->windows_filled = filled_by_all;
 }
 
 #define BEHIND_PART 100 /* of the planned time */
@@ -60,9 +63,9 @@ static void sum_windows(struct bench_run *run, const struct worker *workers, uns
 static void sum_pace(struct bench_run *run, const struct worker *workers, unsigned count)
 {
     struct bench_pace *sum = &run->pace;
-    sum->rate = workers[0].pace.rate;
-    for (unsigned i = 0; i < count && sum->rate > 0; i++) {
+    for (unsigned i = 0; i < count && workers[i].pace.rate > 0; i++) {
         const struct pace *p = &workers[i].pace;
+        sum->rate = p->rate;
         sum->late_max = p->late_max > sum->late_max ? p->late_max : sum->late_max;
         sum->late_last = p->late > sum->late_last ? p->late : sum->late_last;
         sum->fell_behind |= p->late > (pace_due(p) - p->start) / BEHIND_PART;
@@ -124,6 +127,8 @@ struct onlooker {
     const char *index, *what;
     const struct measurement *run;
     struct model_load load;
+    uint64_t ops; /* of these workers */
+    struct meet *meet;
 };
 
 static void show_progress(void *arg)
@@ -132,8 +137,17 @@ static void show_progress(void *arg)
     uint64_t done = 0;
     for (unsigned i = 0; i < watch->run->count; i++)
         done += atomic_load_explicit(&watch->run->worker[i].done, memory_order_relaxed);
-    watch->observer->progress(watch->observer->arg, watch->index, watch->what, done,
-                              watch->run->plan.ops);
+    watch->observer->progress(watch->observer->arg, watch->index, watch->what, done, watch->ops);
+}
+
+/* All workers of this machine have come to the next part of a run. Machines that wait for long look
+ * seldom, so after the first step they are some milliseconds apart; after the second, one at
+ * most. */
+static int meet_others(void *arg, int status)
+{
+    const struct onlooker *watch = arg;
+    status = meet_agree(watch->meet, status);
+    return status == FAR_OK ? meet_agree(watch->meet, FAR_OK) : status;
 }
 
 /* From here on, the network's load counts, and clients die. */
@@ -174,6 +188,7 @@ static int run_workers(struct worker *workers, unsigned count, const struct benc
         .begin = target->model ? begin_modelled : NULL,
         .end = target->model ? end_modelled : NULL,
         .tick = watch && watch->observer->progress ? show_progress : NULL,
+        .meet = watch && config->meet ? meet_others : NULL,
         .arg = watch,
         .first = workers,
         .size = sizeof *workers,
@@ -207,22 +222,23 @@ int bench_measure_serve(const struct bench_config *config, struct workers_proces
                        NULL, process);
 }
 
+/* Workers `first` to `first + count - 1` of the plan. */
 static void measurement_init(struct measurement *r, const struct bench_target *target,
-                             const struct workload_plan *plan)
+                             const struct workload_plan *plan, unsigned first, unsigned count)
 {
-    memset(r, 0, measurement_bytes(plan->threads));
+    memset(r, 0, measurement_bytes(count));
     r->order = BENCH_MEASURE;
     r->plan = *plan;
     r->depth = target->depth;
-    r->count = plan->threads;
+    r->count = count;
     if (target->team) {
         snprintf(r->table, sizeof r->table, "%s", far_table_name(target->table));
         r->plan.added = (struct workload_added *)(void *)&r->worker[r->count];
-        memset(r->plan.added, 0, r->count * sizeof *r->plan.added);
+        memset(r->plan.added, 0, plan->threads * sizeof *r->plan.added);
     }
     for (unsigned i = 0; i < r->count; i++) {
         r->worker[i].plan = &r->plan;
-        r->worker[i].thread = i;
+        r->worker[i].thread = first + i;
         r->worker[i].halt = &r->halt;
         for (unsigned k = 0; k < FAR_OP_KINDS; k++)
             hist_clear(&r->worker[i].latency[k]);
@@ -235,23 +251,32 @@ int bench_measure(const struct bench_config *config, const struct bench_target *
 {
     ASSERT(plan->threads <= BENCH_THREADS_MAX && config->window_ns > 0);
     ASSERT(!target->recorder || (plan->threads == 1 && target->depth == 1 && !target->team));
+    /* Those of other machines are measured there. */
+    unsigned first = config->meet ? bench_workers_before(config) : 0;
+    unsigned count = config->meet ? bench_worker_count(config) : plan->threads;
     void *own = NULL;
     if (!target->team)
-        own = aligned_alloc(_Alignof(struct measurement), measurement_bytes(plan->threads));
+        own = aligned_alloc(_Alignof(struct measurement), measurement_bytes(count));
     struct measurement *r = target->team ? workers_team_memory(target->team) : own;
     if (!r)
-        return err_fail(FAR_NO_MEMORY, "no memory for %u threads", plan->threads);
-    measurement_init(r, target, plan);
+        return err_fail(FAR_NO_MEMORY, "no memory for %u threads", count);
+    measurement_init(r, target, plan, first, count);
 
     struct onlooker watch = {
         .observer = observer,
         .index = target->driver ? target->name : far_table_index(target->table),
         .what = target->what,
         .run = r,
+        .ops = plan->ops * count / plan->threads,
+        .meet = config->meet,
     };
+    if (config->meet)
+        meet_watch_added(config->meet, r->plan.added, plan->threads, first, count);
     int rc = target->team
                  ? workers_team_run(target->team, observer->progress ? show_progress : NULL, &watch)
                  : run_workers(r->worker, r->count, config, target, &watch, NULL);
+    if (config->meet)
+        meet_watch_added(config->meet, NULL, 0, 0, 0);
     if (rc != FAR_OK)
         goto free_workers;
 
@@ -265,9 +290,14 @@ int bench_measure(const struct bench_config *config, const struct bench_target *
     run->ops_planned = plan->ops - plan->warm;
     run->load = watch.load;
     rc = sum_up(run, r->worker, r->count);
+    run->interrupted = config->stop && atomic_load(config->stop);
+    if (config->meet)
+        rc = merge_runs(config->meet, rc, run);
     /* A run has fewer operations also if an iteration failed, or if clients died. */
-    run->interrupted = run->ops < run->ops_planned && run->halted_by == FAR_OK && config->stop &&
-                       atomic_load(config->stop);
+    run->interrupted &= run->ops < run->ops_planned && run->halted_by == FAR_OK;
+    if (config->meet && run->interrupted)
+        meet_set_stop(config->meet);
+    find_slowest(run);
     if (observer->progress)
         observer->progress(observer->arg, watch.index, watch.what, plan->ops, plan->ops);
 

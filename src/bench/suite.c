@@ -1,6 +1,7 @@
 #include "base/err.h"
 #include "base/status.h"
 #include "bench/keys.h"
+#include "bench/meet.h"
 #include "bench/pace.h"
 #include "bench/replay.h"
 #include "bench/runner.h"
@@ -26,6 +27,7 @@ const struct bench_config bench_defaults = {
     .ops = 200000,
     .processes = 1,
     .threads = 1,
+    .machines = 1,
     .depth = 1,
     .sizes = {.key = {16, 16}, .value = {32, 32}},
     .dist = BENCH_DIST_ZIPFIAN,
@@ -55,6 +57,12 @@ struct suite {
     struct bench_run *run;     /* too large for the stack; reused */
     struct workers_team *team; /* NULL: this process does all the work */
 };
+
+/* Does this machine make the tables, and drop them? */
+static bool leads(const struct bench_config *c)
+{
+    return !c->meet || c->rank == 0;
+}
 
 static bool interrupted(const struct suite *s)
 {
@@ -93,7 +101,7 @@ static void subject_close(const struct suite *s, struct subject *subject, bool d
     far_session *session = NULL;
     struct err_detail kept; /* of what ended the benchmark */
     err_keep(&kept);
-    if (subject->table && drop) {
+    if (subject->table && drop && leads(s->config)) {
         int rc = open_session(s->config, subject->pool, &session);
         if (rc == FAR_OK)
             tables_drop(session, far_table_name(subject->table), false, o);
@@ -119,24 +127,44 @@ static int open_model(const char *uri, far_pool **pool, struct fab **model)
     return rc;
 }
 
+/* Makes the table. With other machines, machine 0 does, and the others open it. */
+static int make_table(const struct bench_config *config, far_session *session, const char *index,
+                      const char *suffix, far_table **table)
+{
+    char name[FAR_NAME_MAX + 1] = "";
+    struct far_table_options options = {.hash_seed = bench_mix(config->seed + 1) | 1,
+                                        .tuning = config->tuning};
+    tables_name(config, index, suffix, name);
+    int rc = leads(config) ? far_table_create(session, name, index, &options, table) : FAR_OK;
+    if (!config->meet)
+        return rc;
+    bool made = rc == FAR_OK && leads(config);
+    rc = meet_share(config->meet, rc, name, sizeof name);
+    if (rc == FAR_OK && !leads(config))
+        return far_table_open(session, name, index, table);
+    if (rc != FAR_OK && made) {
+        struct err_detail kept;
+        err_keep(&kept);
+        (void)far_table_drop(session, *table);
+        err_restore(&kept);
+    }
+    return rc;
+}
+
 /* Unless FAR_OK, there is nothing to close. */
 static int subject_open(const struct bench_config *config, const char *index, const char *suffix,
                         struct subject *subject)
 {
     struct subject s = {.pool = NULL};
-    char name[FAR_NAME_MAX + 1];
-    tables_name(config, index, suffix, name);
 
     int rc = model_named(config->pool) ? open_model(config->pool, &s.pool, &s.model)
                                        : far_pool_open(config->pool, &s.pool);
     if (rc != FAR_OK)
         return rc;
     far_session *session = NULL;
-    struct far_table_options table = {.hash_seed = bench_mix(config->seed + 1) | 1,
-                                      .tuning = config->tuning};
     rc = open_session(config, s.pool, &session);
     if (rc == FAR_OK)
-        rc = far_table_create(session, name, index, &table, &s.table);
+        rc = make_table(config, session, index, suffix, &s.table);
     /* An idle session holds up the epoch until it is parked, which goes by the clock. */
     far_session_close(session);
     if (rc != FAR_OK)
@@ -151,7 +179,7 @@ static int drop_left(const struct suite *s)
 {
     far_pool *pool = NULL;
     far_session *session = NULL;
-    if (!tables_dropped(s->config))
+    if (!tables_dropped(s->config) || !leads(s->config))
         return FAR_OK;
     int rc = far_pool_open(s->config->pool, &pool);
     if (rc == FAR_OK)
@@ -194,7 +222,7 @@ static int run_plan(const struct suite *s, struct subject *subject, const struct
     bool outside = subject->model && what != w->name;
     bool alone = recorder || outside;
     int rc =
-        plan_for(s, subject, w, place, recorder != NULL, alone ? 1 : bench_worker_count(c), &plan);
+        plan_for(s, subject, w, place, recorder != NULL, alone ? 1 : bench_worker_total(c), &plan);
     if (rc != FAR_OK)
         return rc;
     if (recorder)
@@ -450,9 +478,16 @@ int bench_check(const struct bench_config *c)
         return err_fail(FAR_INVALID,
                         "at most %u keys and operations and a depth of %u are possible",
                         BENCH_COUNT_MAX, FAR_DEPTH_MAX);
-    if (c->processes > BENCH_THREADS_MAX || c->threads > BENCH_THREADS_MAX / c->processes)
-        return err_fail(FAR_INVALID, "too many threads: at most %u in all processes together",
-                        BENCH_THREADS_MAX);
+    if (c->processes > BENCH_THREADS_MAX || c->threads > BENCH_THREADS_MAX / c->processes ||
+        bench_worker_total(c) > BENCH_THREADS_MAX)
+        return err_fail(FAR_INVALID, "too many threads: at most %u in all processes%s together",
+                        BENCH_THREADS_MAX, c->machines > 1 ? " of all machines" : "");
+    if (c->machines > 1 && c->processes > 1)
+        return err_fail(FAR_INVALID, "--machines has one process for each rank: leave --processes "
+                                     "out, and start several ranks on a machine");
+    if (c->machines > 1 && c->raw)
+        return err_fail(FAR_INVALID, "--raw compares with the verbs of one machine: leave it out, "
+                                     "or --machines");
     if (c->processes > 1 && strncmp(c->pool, "mem:", 4) == 0)
         return err_fail(FAR_INVALID, "mem: is memory of one process; for several use shm:, ucx: or "
                                      "verbs:");
@@ -537,5 +572,9 @@ int bench_suite(const struct bench_config *config, const struct bench_observer *
         rc = run_indexes(&suite);
     free(suite.run);
     workers_team_end(suite.team);
+    if (config->meet && rc == FAR_STOPPED) { /* by another machine */
+        meet_set_stop(config->meet);
+        rc = FAR_OK;
+    }
     return rc;
 }

@@ -60,29 +60,6 @@ static double worse(double a, double b)
     return a == 0 || (b > 0 && b < a) ? b : a;
 }
 
-static uint64_t larger(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
-static void add_pace(struct bench_pace *sum, const struct bench_pace *p)
-{
-    sum->late_max = larger(sum->late_max, p->late_max);
-    sum->late_last = larger(sum->late_last, p->late_last);
-    sum->fell_behind |= p->fell_behind;
-}
-
-static void add_end(struct bench_run *sum, const struct bench_run *run)
-{
-    if (sum->first_error == FAR_OK)
-        sum->first_error = run->first_error;
-    sum->interrupted |= run->interrupted;
-    if (run->halted_by == FAR_OK)
-        return;
-    sum->halted_by = run->halted_by;
-    memcpy(sum->detail, run->detail, sizeof sum->detail);
-}
-
 static void add_load(struct model_load *sum, const struct model_load *load)
 {
     sum->time += load->time;
@@ -93,24 +70,14 @@ static void add_load(struct model_load *sum, const struct model_load *load)
 static void add_sums(struct bench_run *sum, const struct bench_run *run)
 {
     sum->ops_planned += run->ops_planned;
-    sum->ops += run->ops;
-    sum->warmup += run->warmup;
     sum->seconds += run->seconds;
-    sum->deaths += run->deaths;
-    for (unsigned k = 0; k < FAR_OP_KINDS; k++) {
-        bench_stats_add(&sum->op[k].stats, &(struct far_op_stats){0}, &run->op[k].stats);
-        sum->op[k].wrong += run->op[k].wrong;
-        hist_merge(&sum->op[k].latency, &run->op[k].latency);
-    }
+    bench_run_add(sum, run);
     if (run->space_known)
         sum->space = run->space;
     sum->space_known |= run->space_known;
     sum->slowest_ops = worse(sum->slowest_ops, run->slowest_ops);
     sum->slowest_ops_per_rtt = worse(sum->slowest_ops_per_rtt, run->slowest_ops_per_rtt);
-    add_pace(&sum->pace, &run->pace);
-    counters_add(&sum->counters, &run->counters);
     add_load(&sum->load, &run->load);
-    add_end(sum, run);
 }
 
 /* ---- the list -------------------------------------------------------------------------------- */

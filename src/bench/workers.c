@@ -129,23 +129,27 @@ static int gather(struct workers_meeting *m, unsigned count, struct workers_team
     return rc;
 }
 
+static int result(const struct workers_meeting *m)
+{
+    return m->status != FAR_OK ? err_fail(m->status, "%s", m->detail) : FAR_OK;
+}
+
 /* Leads `count` workers through being ready, being warm and having run. */
 static int lead(struct workers_meeting *m, unsigned count, struct workers_team *t,
-                void (*tick)(void *arg), void *arg)
+                void (*tick)(void *arg), int (*meet)(void *arg, int status), void *arg)
 {
     sem_t *const next[] = {&m->warm, &m->run, &m->close};
     int rc = FAR_OK;
     for (unsigned i = 0; i < sizeof next / sizeof *next && rc == FAR_OK; i++) {
         rc = gather(m, count, t, tick, arg);
+        if (rc == FAR_OK && meet) {
+            (void)result(m); /* so that the others get its detail */
+            note(m, meet(arg, m->status));
+        }
         if (rc == FAR_OK)
             post(next[i], count);
     }
     return rc;
-}
-
-static int result(const struct workers_meeting *m)
-{
-    return m->status != FAR_OK ? err_fail(m->status, "%s", m->detail) : FAR_OK;
 }
 
 /* ---- threads --------------------------------------------------------------------------------- */
@@ -198,7 +202,7 @@ int workers_run(const struct workers_job *job, struct workers_process *process)
         stand_in(m, job->count - started, rc);
     } else {
         note(m, rc);
-        rc = lead(m, started, NULL, job->tick, job->arg);
+        rc = lead(m, started, NULL, job->tick, job->meet, job->arg);
         ASSERT(rc == FAR_OK); /* only processes can fail to arrive */
     }
     for (unsigned i = 0; i < started; i++)
@@ -339,7 +343,7 @@ int workers_team_run(struct workers_team *t, void (*tick)(void *arg), void *arg)
         return err_fail(FAR_SYSTEM, "a process of the benchmark has died");
     m->status = FAR_OK;
     post(&m->begin, t->count);
-    int rc = lead(m, t->count * t->threads, t, tick, arg);
+    int rc = lead(m, t->count * t->threads, t, tick, NULL, arg);
     if (rc == FAR_OK)
         rc = gather(m, t->count, t, tick, arg);
     return rc == FAR_OK ? result(m) : rc;

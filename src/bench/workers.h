@@ -34,6 +34,10 @@ struct workers_job {
     void (*close)(void *worker);
     /* Called by the waiting thread at least ten times a second; may be NULL. */
     void (*tick)(void *arg);
+    /* Called by that thread when all workers are ready, are warm and have run, before they go on.
+     * Meets other machines there; `status` is that of the first worker that has failed. Unless it
+     * returns FAR_OK, the workers do not run. NULL: there are none, as in a team or a model. */
+    int (*meet)(void *arg, int status);
     void *arg;
     void *first; /* of an array of workers */
     size_t size; /* of one */

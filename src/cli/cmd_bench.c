@@ -7,6 +7,7 @@
 #include "bench/json.h"
 #include "bench/print.h"
 #include "bench/summary.h"
+#include "cli/machines.h"
 #include "cli/measure.h"
 #include "cli/pages.h"
 #include "cli/progress.h"
@@ -240,14 +241,18 @@ static int run_suites(struct bench_config *c, struct output *o)
 static int run(struct bench_config *c, const struct thread_list *threads,
                const struct cli_indexes *indexes, const struct pages_names *files)
 {
+    static const struct pages_names none;
     struct pages pages;
-    int code = pages_open(&pages, "bench", files);
-    if (code != CLI_OK)
+    bool leads = c->rank == 0; /* of several machines, one shows the results */
+    int code = pages_open(&pages, "bench", leads ? files : &none);
+    if (code != CLI_OK) {
+        meet_close(c->meet, err_fail(FAR_SYSTEM, "it cannot write the results"));
         return code;
+    }
     struct output o = {.config = c,
                        .threads = threads,
                        .indexes = indexes,
-                       .table = !pages_to_stdout(&pages),
+                       .table = leads && !pages_to_stdout(&pages),
                        .timeline = files->report != NULL,
                        .runs = json_array(),
                        .drops = json_array()};
@@ -261,7 +266,8 @@ static int run(struct bench_config *c, const struct thread_list *threads,
         fprintf(stderr, "farside bench: hint: %s\n", bench_hint(rc));
     int written =
         pages_close(&pages, bench_json(c, o.runs, &o.summaries, o.drops, stopped), measured);
-    if (stopped)
+    meet_close(c->meet, rc);
+    if (stopped && rc == FAR_OK)
         fprintf(stderr, "farside bench: interrupted: the results are incomplete\n");
     json_decref(o.runs);
     json_decref(o.drops);
@@ -292,9 +298,33 @@ static bool check_indexes(struct bench_config *c, const struct cli_indexes *inde
     return good;
 }
 
+/* All on which the operations depend, as options: the same on all machines. The pool's URI may
+ * differ, for one in its device. */
+static void write_options(const struct bench_config *c, const struct thread_list *threads,
+                          const struct cli_indexes *indexes, char text[MEET_OPTIONS_MAX])
+{
+    char list[THREADS_TEXT_BYTES];
+    const struct bench_sizes *z = &c->sizes;
+    size_t len = (size_t)snprintf(
+        text, MEET_OPTIONS_MAX,
+        "version %s (%zu)\n--keys %" PRIu64 "\n--ops %" PRIu64 "\n--repeat %u\n--threads %s\n"
+        "--depth %u\n--rate %" PRIu64 "\n--warmup %" PRIu64 "\n--key-size %u-%u\n"
+        "--value-size %u-%u\n--dist %s%s\n--theta %g\n--seed %" PRIu64 "\n--counters %d\n"
+        "--keep %d\n--index %s\n--tuning %s\n--workload ",
+        far_version(), sizeof(struct bench_run), c->keys, c->ops, c->repeat,
+        threads_text(threads, list), c->depth, c->rate, c->warmup, z->key.min, z->key.max,
+        z->value.min, z->value.max, bench_dist_name(c->dist), c->dist_given ? "" : " (default)",
+        c->theta, c->seed, c->counters, c->keep, indexes->text ? indexes->text : "all",
+        c->tuning ? c->tuning : "");
+    for (unsigned i = 0; i < c->workloads.count && len < MEET_OPTIONS_MAX; i++)
+        len += (size_t)snprintf(text + len, MEET_OPTIONS_MAX - len, "%s%s", i > 0 ? "," : "",
+                                c->workloads.item[i].name);
+}
+
 int cmd_bench(int argc, char **argv)
 {
     struct bench_config c = bench_defaults;
+    struct machines machines = MACHINES_DEFAULT;
     struct thread_list threads = {.number = {1}, .count = 1};
     struct pages_names files = {.json = NULL};
     struct cli_indexes indexes = {.count = 0};
@@ -324,6 +354,7 @@ int cmd_bench(int argc, char **argv)
          .take = take_threads, .arg = &threads},
         {"depth", "N", "operations that each thread keeps in flight (1)", .number = &c.depth,
          .min = 1, .max = FAR_DEPTH_MAX},
+        MACHINES_OPTIONS(&machines),
         {"rate", "N",
          "operations per second, of all threads together: each is due at a fixed time, and its "
          "latency counts from then (as fast as possible); load and iterate have no rate",
@@ -365,6 +396,11 @@ int cmd_bench(int argc, char **argv)
         return code;
     take_defaults(&c);
     c.indexes = indexes.text;
+    code = machines_find("bench", &machines);
+    if (code != CLI_OK)
+        return code;
+    c.machines = machines.count;
+    c.rank = machines.rank;
     if (threads.count > 1 && c.processes > 1)
         return cli_misused("bench", "--threads takes one number if there are several processes");
     for (unsigned i = 0; i < threads.count; i++) {
@@ -374,5 +410,12 @@ int cmd_bench(int argc, char **argv)
         threads.number[i] = c.threads;
     }
     c.stop = cli_stop_on_signals();
+    char text[MEET_OPTIONS_MAX];
+    write_options(&c, &threads, &indexes, text);
+    code = machines_meet("bench", &machines, c.pool, text, c.stop, &c.meet);
+    if (code != CLI_OK)
+        return code;
+    if (c.meet)
+        c.stop = meet_stop(c.meet);
     return run(&c, &threads, &indexes, &files);
 }

@@ -265,7 +265,7 @@ class Runs {
 
   add(path, json) {
     const {index = '', workload = '', repeat = 1} = json;
-    const clients = json.processes * json.threads || 1;
+    const clients = (json.machines || 1) * json.processes * json.threads || 1;
     const again = this.all.filter(run => run.workload === workload && run.index === index &&
                                          run.clients === clients && run.repeat === repeat).length;
     const label = again ? `${workload} (no. ${again + 1})` : workload;
