@@ -2,6 +2,7 @@
 #include "bench/machine.h"
 #include "out/text.h"
 #include "cli/cli.h"
+#include "cli/machines.h"
 #include "cli/pages.h"
 #include "cli/progress.h"
 #include "reproduce/archive.h"
@@ -40,6 +41,7 @@ struct session {
     const struct reproduction *current;
     struct progress progress;
     bool table; /* print tables */
+    int rc;     /* the error that ended it */
     json_t *experiments;
 };
 
@@ -90,13 +92,15 @@ static int run_experiment(struct session *s, const struct experiment *e)
         return cli_no_memory("reproduce");
     s->current = r;
     int rc = reproduce_run(r, &s->options);
+    s->rc = rc;
     int code = CLI_OK;
     progress_clear(&s->progress);
     if (rc != FAR_OK)
         code = print_failure(s, r, rc);
     else if (s->table)
         reproduce_print(r, stdout);
-    if (rc == FAR_OK && json_array_append_new(s->experiments, reproduce_json(r, &s->options)) != 0)
+    if (rc == FAR_OK && cell_kept(&s->options.setting) &&
+        json_array_append_new(s->experiments, reproduce_json(r, &s->options)) != 0)
         code = cli_no_memory("reproduce");
     s->done += r->plan.count;
     s->outdated += r->outdated;
@@ -154,11 +158,13 @@ static json_t *session_json(const struct session *s, bool complete)
 
 static int run(struct session *s, const struct pages_names *files)
 {
+    static const struct pages_names none;
     struct pages pages;
-    int code = pages_open(&pages, "reproduce", files);
+    bool kept = cell_kept(&s->options.setting);
+    int code = pages_open(&pages, "reproduce", kept ? files : &none);
     if (code != CLI_OK)
         return code;
-    s->table = !pages_to_stdout(&pages);
+    s->table = kept && !pages_to_stdout(&pages);
     s->experiments = json_array();
     progress_init(&s->progress);
     code = run_experiments(s);
@@ -185,6 +191,8 @@ static int check_dir(const struct session *s)
 int cmd_reproduce(int argc, char **argv)
 {
     struct session s = {.options = {.dir = DEFAULT_DIR}};
+    struct machines machines = MACHINES_DEFAULT;
+    char text[MEET_OPTIONS_MAX];
     bool list = false, force = false;
     struct pages_names files = {.json = NULL};
     char names[EXPERIMENT_NAMES_BYTES];
@@ -200,8 +208,9 @@ int cmd_reproduce(int argc, char **argv)
         {"force", NULL, "measure again what DIR has results of, and replace them", .flag = &force},
         {"testbed", "URI",
          "measure throughput and latency on this pool, not on the model; the clients are threads "
-         "of this process",
+         "of this process, or of all machines",
          .text = &s.options.setting.testbed},
+        MACHINES_OPTIONS(&machines),
         PAGES_OPTIONS(&files),
         {.name = NULL},
     };
@@ -229,12 +238,29 @@ int cmd_reproduce(int argc, char **argv)
     s.names = argv[optind];
     if (experiment_parse(s.names, &s.list) != FAR_OK)
         return cli_misused("reproduce", "%s", far_error_detail());
-    if (!s.options.resume && !force)
+    code = machines_find("reproduce", &machines);
+    if (code != CLI_OK)
+        return code;
+    if (machines.count > 1 && !s.options.setting.testbed)
+        return cli_misused("reproduce", "--machines needs --testbed URI: the model has machines of "
+                                        "its own");
+    if (!s.options.resume && !force && machines.rank == 0)
         code = check_dir(&s);
     if (code != CLI_OK)
         return code;
-    s.options.setting.stop = cli_stop_on_signals();
+    struct cell_setting *setting = &s.options.setting;
+    setting->stop = cli_stop_on_signals();
+    snprintf(text, sizeof text, "version %s\n%.1500s\n%s", far_version(), s.names,
+             s.options.quick ? "--quick" : "all points");
+    code = machines_meet("reproduce", &machines, setting->testbed, text, setting->stop,
+                         &setting->meet);
+    if (code != CLI_OK)
+        return code;
+    if (setting->meet)
+        setting->stop = meet_stop(setting->meet);
     s.options.setting.progress = on_progress;
     s.options.setting.arg = &s;
-    return run(&s, &files);
+    code = run(&s, &files);
+    meet_close(setting->meet, s.rc);
+    return code;
 }

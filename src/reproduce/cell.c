@@ -3,6 +3,7 @@
 #include "base/err.h"
 #include "bench/bare.h"
 #include "bench/json.h"
+#include "reproduce/testbed.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -22,6 +23,11 @@ struct measuring {
 static bool on_testbed(const struct plan_cell *cell, const char *testbed)
 {
     return testbed && cell->network.nic && !cell->network.model_only;
+}
+
+bool cell_measured(const struct plan_cell *cell, const struct cell_setting *setting)
+{
+    return cell_kept(setting) || on_testbed(cell, setting->testbed);
 }
 
 const char *cell_uri(const struct plan_cell *cell, const char *testbed, char uri[CELL_URI_BYTES])
@@ -195,6 +201,8 @@ static int measure_index(const struct plan_cell *cell, const struct cell_setting
     if (rc != FAR_OK)
         return rc;
     config.stop = setting->stop;
+    if (setting->meet && on_testbed(cell, setting->testbed))
+        testbed_divide(setting->meet, &config);
     struct measuring m = {
         .cell = cell, .setting = setting, .config = &config, .runs = json_array()};
     struct bench_observer observer = {

@@ -3,6 +3,7 @@
 #define REPRODUCE_CELL_H
 
 #include "base/err.h"
+#include "bench/meet.h"
 #include "reproduce/plan.h"
 
 #include <jansson.h>
@@ -10,6 +11,7 @@
 /* How cells are run, whichever experiment they are of. */
 struct cell_setting {
     const char *testbed; /* the pool for cells on a network; NULL: the model */
+    struct meet *meet;   /* machines that measure on it together; NULL: this one alone */
     const atomic_bool *stop;
     void *arg;
     /* May be NULL. */
@@ -29,6 +31,14 @@ int cell_config(const struct plan_cell *cell, const char *testbed, char uri[CELL
 /* Everything on which the cell's result depends, except for the version. A new reference; NULL when
  * out of memory. */
 json_t *cell_configuration(const struct plan_cell *cell, const char *testbed);
+
+/* Does this machine keep the results? */
+static inline bool cell_kept(const struct cell_setting *setting)
+{
+    return !setting->meet || meet_rank(setting->meet) == 0;
+}
+/* Does it measure the cell? Only those on the testbed are for all machines. */
+bool cell_measured(const struct plan_cell *cell, const struct cell_setting *setting);
 
 struct cell_outcome {
     json_t *runs; /* a new array with the runs, as `farside bench --json` has them, or those of

@@ -35,7 +35,7 @@ static int measure(struct reproduction *r, const struct reproduce_options *o, un
     struct cell_outcome outcome;
     r->failed = &r->plan.cell[i];
     int rc = cell_measure(r->failed, &o->setting, &outcome);
-    if (rc == FAR_OK && outcome.runs)
+    if (rc == FAR_OK && outcome.runs && cell_kept(&o->setting))
         rc = archive_save(key, outcome.runs);
     if (rc != FAR_OK) {
         json_decref(outcome.runs);
@@ -61,11 +61,15 @@ static int run_cell(struct reproduction *r, const struct reproduce_options *o, u
     };
     if (!key.configuration)
         return err_fail(FAR_NO_MEMORY, "no memory for the results");
-    enum archive_state state = o->resume ? archive_load(&key, &r->results.runs[i]) : ARCHIVE_NONE;
+    bool kept = cell_kept(&o->setting);
+    enum archive_state state =
+        o->resume && kept ? archive_load(&key, &r->results.runs[i]) : ARCHIVE_NONE;
     int rc = FAR_OK;
+    if (o->setting.meet) /* the others measure what machine 0 does not have */
+        rc = meet_share(o->setting.meet, FAR_OK, &state, sizeof state);
     r->reused += state == ARCHIVE_FOUND;
     r->outdated += state == ARCHIVE_OTHER;
-    if (state != ARCHIVE_FOUND)
+    if (rc == FAR_OK && state != ARCHIVE_FOUND && cell_measured(cell, &o->setting))
         rc = measure(r, o, i, &key);
     json_decref(key.configuration);
     return rc;
@@ -73,7 +77,7 @@ static int run_cell(struct reproduction *r, const struct reproduce_options *o, u
 
 int reproduce_run(struct reproduction *r, const struct reproduce_options *o)
 {
-    int rc = archive_make(o->dir, r->experiment->name);
+    int rc = cell_kept(&o->setting) ? archive_make(o->dir, r->experiment->name) : FAR_OK;
     for (unsigned i = 0; i < r->plan.count && rc == FAR_OK; i++)
         rc = o->setting.stop && atomic_load(o->setting.stop) ? FAR_STOPPED : run_cell(r, o, i);
     return rc;

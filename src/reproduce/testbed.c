@@ -34,3 +34,12 @@ struct plan_network testbed_chime(unsigned clients)
 {
     return spread("cx6", clients, clients > 10 ? clients / 10 : 1);
 }
+
+void testbed_divide(struct meet *meet, struct bench_config *config)
+{
+    config->meet = meet;
+    config->machines = meet_machines(meet);
+    config->rank = meet_rank(meet);
+    config->clients = config->threads;
+    config->threads = (config->clients + config->machines - 1) / config->machines;
+}

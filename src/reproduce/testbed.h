@@ -1,7 +1,8 @@
-/* The papers' testbeds, as the model has them. */
+/* The papers' testbeds, as the model has them, and machines that take their place. */
 #ifndef REPRODUCE_TESTBED_H
 #define REPRODUCE_TESTBED_H
 
+#include "bench/meet.h"
 #include "reproduce/plan.h"
 
 /* RACE 5.2.3: up to 32 clients on a machine, 64 on two, 128 on four; ConnectX-5, one memory
@@ -15,5 +16,8 @@ struct plan_network testbed_shard(unsigned threads);
 struct plan_network testbed_rcuckoo(unsigned clients);
 /* CHIME 5.1: ten machines with up to 64 clients each; ConnectX-6, one memory node. */
 struct plan_network testbed_chime(unsigned clients);
+
+/* Divides the threads of a benchmark among the machines: each has as many, or one less. */
+void testbed_divide(struct meet *meet, struct bench_config *config);
 
 #endif
