@@ -227,7 +227,8 @@ int bench_check(const struct bench_config *config);
  *
  * With config->meet, all machines call this with the same configuration but for the rank. Machine 0
  * makes and drops the tables, each machine has its share of every workload, and each run is
- * reported to the observers of all machines, which get the same.
+ * reported to the observers of all machines, which get the same; only machine 0 gets the figures
+ * that not all indexes have (space.figure).
  *
  * A run that is ended by an error (halted_by) is reported like others. If the pool or
  * the table was full, the suite goes on with the next index; otherwise it ends there.

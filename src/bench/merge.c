@@ -4,6 +4,7 @@
 #include "bench/pack.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define PACKED_MAX PACK_BYTES_MAX(sizeof(struct bench_run))
 _Static_assert(PACKED_MAX <= FAR_VALUE_MAX, "a run is one value, whatever is in it");
@@ -20,7 +21,8 @@ static int post(const struct merging *m, const struct bench_run *run)
     return meet_post(m->meet, "run", m->packed, pack(run, sizeof *run, m->packed));
 }
 
-/* Takes the run of a machine. Its names are pointers there: those of `like` take their place. */
+/* Takes the run of a machine. Its names are pointers there: those of `like` take their place, and
+ * the figures that only one index has remain with machine 0. */
 static int take(const struct merging *m, unsigned rank, const struct bench_run *like)
 {
     size_t len = 0;
@@ -29,6 +31,7 @@ static int take(const struct merging *m, unsigned rank, const struct bench_run *
         rc = unpack(m->packed, len, m->part, sizeof *m->part);
     m->part->index = like->index;
     m->part->workload = like->workload;
+    memset(m->part->space.figure, 0, sizeof m->part->space.figure);
     return rc;
 }
 

@@ -4,7 +4,8 @@
  * A run has hundreds of kilobytes, almost all of them empty buckets of histograms. It is taken as
  * words of 8 bytes, and packed as pairs: how many words that are 0 come first, and the next word.
  * Both are numbers with 7 bits in each byte, lowest first; the top bit says that more follow. What
- * the fields mean does not matter, so new ones need nothing here. Pointers arrive as they were.
+ * the fields mean does not matter, so new ones need nothing here, unless they are pointers: who
+ * unpacks them replaces those.
  */
 #ifndef BENCH_PACK_H
 #define BENCH_PACK_H

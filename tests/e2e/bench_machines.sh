@@ -70,7 +70,7 @@ one_result "$pool"
 
 # Several numbers of threads, several runs, all indexes.
 for rank in 0 1; do
-    "$FARSIDE" bench --pool "$pool" --index race,shard --machines 2 --rank $rank --keys 1k --ops 1k \
+    "$FARSIDE" bench --pool "$pool" --index race,sephash --machines 2 --rank $rank --keys 1k --ops 1k \
         --workload load,c,insert --threads 1,2 --repeat 2 >"$scratch/$rank.out" 2>"$scratch/$rank.err" &
     pid[$rank]=$!
 done
@@ -78,7 +78,7 @@ for rank in 1 0; do
     finish $rank
     expect_code 0
 done
-[ "$(grep -cE "^(race|shard) +insert " <<<"$out")" -eq 4 ] || failed "does not have all rows"
+[ "$(grep -cE "^(race|sephash) +insert " <<<"$out")" -eq 4 ] || failed "does not have all rows"
 
 # ---- what goes wrong ----
 options=(--machines 3 --keys 1k --ops 1k --workload load,c)

@@ -413,7 +413,7 @@ static void measure(struct machine *m)
     struct bench_observer observer = {
         .arg = m, .index_begin = on_index, .run = on_run, .index_done = on_index};
     c.pool = pool;
-    c.index = "race";
+    c.index = "sephash";
     c.keys = 3001;
     c.ops = 2003;
     c.depth = 2;
@@ -464,6 +464,7 @@ static void the_result_is_that_of_all_machines(void **state)
         assert_int_equal(m[i].runs, 7);
         for (unsigned k = 0; k < 6; k++)
             assert_done(&m[i].run[k], ops[k]);
+        assert_true((m[i].run[1].space.figure[0].name != NULL) == (i == 0));
         assert_int_equal(m[i].run[3].space.splits, m[0].run[3].space.splits);
         assert_memory_equal(m[i].run[1].op, m[0].run[1].op, sizeof m[0].run[1].op);
         assert_true(m[i].run[1].seconds == m[0].run[1].seconds);
