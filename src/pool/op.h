@@ -140,6 +140,11 @@ enum op_buf {
 #define OP_POOL_WORDS  72
 #define OP_INDEX_WORDS BATCH_MAX
 
+/* Exponential back-off, for waiting on other clients: client_backoff(). */
+struct backoff {
+    uint64_t pause_ns, waited_ns;
+};
+
 struct op {
     struct client *client;
     struct pool *pool;
@@ -153,7 +158,8 @@ struct op {
     bool unmet;          /* it began before its client had met a sweep: SWEEP-P2 */
     bool recovers; /* completes another client's work, or what its own client left (lease.c) */
     struct journal_seen *journal_seen; /* NULL, or the lines that it recovers */
-    unsigned lacks_line; /* the node, plus one, where it last found neither a line nor memory */
+    unsigned lacks_line; /* the node, plus one, where it has no line; 0: what it lacks is memory */
+    struct backoff line_patience; /* for that */
     struct op *older, *newer;
 };
 
@@ -313,11 +319,7 @@ uint64_t client_stamp(struct client *client);
  */
 void client_renounce(struct op *op);
 
-/* Exponential back-off, for waiting on other clients. Returns false after `leases` leases: in a
- * damaged pool, what one waits for may never come. */
-struct backoff {
-    uint64_t pause_ns, waited_ns;
-};
+/* Returns false after `leases` leases: in a damaged pool, what one waits for may never come. */
 bool client_backoff(struct op *op, struct backoff *backoff, unsigned leases);
 
 /* How long a client may be silent before it counts as dead. */

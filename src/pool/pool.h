@@ -115,8 +115,9 @@ void client_uncache(struct client *client, struct cached *cached);
 int client_upkeep(struct op *op);
 
 /* After FAR_POOL_FULL, between operations: gets back memory that waits for its epoch or was lost.
- * FAR_OK: it is worth trying again. FAR_POOL_FULL: there is none. */
-int pool_make_room(struct op *op);
+ * FAR_OK: it is worth trying again. FAR_POOL_FULL: there is none. `again`: for the same operation
+ * as the last call. */
+int pool_make_room(struct op *op, bool again);
 /* What the sessions of a process share for that. NULL: no memory. */
 struct relief *pool_relief_open(unsigned processes);
 void pool_relief_close(struct relief *relief);

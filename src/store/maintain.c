@@ -196,7 +196,7 @@ static int check_one(struct checking *c, unsigned id)
     struct op *op = &c->session->op;
     struct index_report before = c->report;
     int rc = with_table(c->session->pool, op, id, false, check_table, c);
-    if (rc != FAR_POOL_FULL || pool_make_room(op) != FAR_OK)
+    if (rc != FAR_POOL_FULL || pool_make_room(op, false) != FAR_OK)
         return rc;
     if (!before.repair)
         c->report = before;

@@ -269,7 +269,7 @@ static int attempt_again(far_session *s, struct op *op, const struct far_op *r,
     }
     for (unsigned i = 0; rc == FAR_POOL_FULL && i < RELIEF_ATTEMPTS; i++) {
         /* Not within the attempt: its own epoch would hold it up. */
-        rc = without_effect(pool_make_room(op));
+        rc = without_effect(pool_make_room(op, i > 0));
         if (rc == FAR_TIMEOUT)
             rc = client_held_up(op->client, rc);
         if (rc != FAR_OK && rc != FAR_FENCED)

@@ -125,7 +125,7 @@ static int create(far_session *s, const char *name, const struct index_ops *ops,
     strcpy(desc.index, ops->name);
     desc.hash_seed = options->hash_seed ? options->hash_seed : rng_next(&s->client.rng);
     rc = build(s, ops, &with, &desc);
-    if (rc == FAR_POOL_FULL && pool_make_room(&s->op) == FAR_OK)
+    if (rc == FAR_POOL_FULL && pool_make_room(&s->op, false) == FAR_OK)
         rc = build(s, ops, &with, &desc);
     /* A session that died while it dropped a table may have left a place. */
     if (rc == FAR_CATALOG_FULL && store_drop_settle(s->pool, &s->op) == FAR_OK)
@@ -206,7 +206,7 @@ static int drop(far_session *s, far_table *table)
     if (rc == FAR_OK) {
         rc = store_drop_settle(s->pool, &s->op);
         if (rc == FAR_FENCED ||
-            (rc == FAR_POOL_FULL && pool_make_room(&s->op) == FAR_OK)) /* RELIEF-2 */
+            (rc == FAR_POOL_FULL && pool_make_room(&s->op, false) == FAR_OK)) /* RELIEF-2 */
             rc = store_drop_settle(s->pool, &s->op);
     }
     if (rc == FAR_OK || rc == FAR_NO_TABLE)
@@ -293,8 +293,8 @@ static int inspect(far_session *s, far_table *table,
     int rc = inspect_once(s, table, walk, arg);
     if (rc == FAR_FENCED ||
         (rc == FAR_UNREACHABLE && fab_away(s->pool->fab) &&
-         pool_meet(&s->op) == FAR_OK) ||                           /* AWAY-3 */
-        (rc == FAR_POOL_FULL && pool_make_room(&s->op) == FAR_OK)) /* RELIEF-2 */
+         pool_meet(&s->op) == FAR_OK) ||                                  /* AWAY-3 */
+        (rc == FAR_POOL_FULL && pool_make_room(&s->op, false) == FAR_OK)) /* RELIEF-2 */
         rc = inspect_once(s, table, walk, arg);
     store_leave(s);
     return rc;

@@ -154,7 +154,7 @@ static void other_calls_leave_an_indexs_buffers_alone(void **state)
     CALL(pool_alloc(op, 0, 5, &at));
     puppet_set_lost_bytes(c, CHUNK_BYTES); /* there is something to look for */
     CALL(client_upkeep(op));
-    CALL(pool_make_room(op));
+    CALL(pool_make_room(op, false));
     CALL(pool_sweep(op, &swept));
     CALL(pool_info(op, &info));
     CALL(pool_usage(op, &usage));

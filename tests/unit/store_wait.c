@@ -139,7 +139,7 @@ static void losses_are_remembered_when_a_sweep_fails(void **state)
     uint64_t lost = puppet_lost_bytes(c);
     hook_on(c->ep);
     hook.ops.post = post_without_sweep;
-    assert_int_equal(pool_make_room(&r.session->op), FAR_UNREACHABLE);
+    assert_int_equal(pool_make_room(&r.session->op, false), FAR_UNREACHABLE);
     hook_off();
     assert_true(puppet_lost_bytes(c) == lost);
     far_session_close(r.session); /* it says so when it leaves */

@@ -361,6 +361,13 @@ static int take_from(struct op *op, unsigned node, unsigned size_class, bool blo
     return FAR_CONTENTION;
 }
 
+/* For pool_make_room(): what the operation lacks. */
+static void note_lack(struct op *op, unsigned size_class)
+{
+    op->client->stock.wanted = size_class;
+    op->lacks_line = 0;
+}
+
 static int take_anywhere(struct op *op, unsigned node, unsigned size_class, bool block, gaddr *at)
 {
     ASSERT(op->batch.count == 0);
@@ -372,7 +379,7 @@ static int take_anywhere(struct op *op, unsigned node, unsigned size_class, bool
         rc = take_from(op, (node + i) % op->pool->nodes, size_class, block, at);
     if (rc != FAR_POOL_FULL)
         return rc;
-    op->client->stock.wanted = size_class;
+    note_lack(op, size_class);
     return err_fail(FAR_POOL_FULL, "no node has %u bytes left", size_class_bytes(size_class));
 }
 
@@ -393,7 +400,7 @@ int pool_alloc_on(struct op *op, unsigned node, unsigned size_class, gaddr *at)
     int rc = take_from(op, node, size_class, false, at);
     if (rc != FAR_POOL_FULL)
         return rc;
-    op->client->stock.wanted = size_class;
+    note_lack(op, size_class);
     return err_fail(FAR_POOL_FULL, "node %u does not have %u bytes left", node,
                     size_class_bytes(size_class));
 }

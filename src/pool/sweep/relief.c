@@ -16,6 +16,7 @@
  *   RELIEF-2  If an operation needs a line of the journal, and there is no memory to make one, it
  *       waits for one that its client has (JOURNAL-J1: there is at least one on each node). A
  *       sibling gives it back, or it is recovered: the client has left it, or found it in its slot.
+ *       If none becomes free in time, memory for another one is looked for.
  */
 #define RECUT_LEASES 2 /* between two sweeps that only cut memory again, unless much was freed */
 #define REAP_LEASES  8 /* between two watches for dead clients */
@@ -89,9 +90,9 @@ static int relieve_by_others(struct op *op, struct relief *r)
 /* RELIEF-2. FAR_POOL_FULL: none became free. */
 static int await_line(struct op *op)
 {
-    struct backoff patience = {0};
     int rc = FAR_OK;
-    while (rc == FAR_OK && journal_lacks_line(op) && client_backoff(op, &patience, LINE_LEASES))
+    while (rc == FAR_OK && journal_lacks_line(op) &&
+           client_backoff(op, &op->line_patience, LINE_LEASES))
         rc = client_drive_epoch(op);
     if (rc == FAR_OK && journal_lacks_line(op))
         rc = FAR_POOL_FULL;
@@ -214,16 +215,19 @@ void pool_relief_close(struct relief *relief)
     free(relief);
 }
 
-int pool_make_room(struct op *op)
+int pool_make_room(struct op *op, bool again)
 {
     ASSERT(!op_in_flight(op) && op->batch.count == 0);
-    if (op->lacks_line != 0)
-        return await_line(op);
+    if (!again)
+        op->line_patience = (struct backoff){0};
+    int rc = op->lacks_line != 0 ? await_line(op) : FAR_POOL_FULL;
+    if (rc != FAR_POOL_FULL)
+        return rc;
     if (held_up(op))
         return client_reclaim(op->client) ? FAR_OK : FAR_POOL_FULL;
     if (op->pool->settle)
         (void)op->pool->settle(op->pool->tables, op); /* if it fails, try the other ways */
-    int rc = relieve_by_epochs(op);
+    rc = relieve_by_epochs(op);
     if (rc != FAR_POOL_FULL)
         return rc;
     struct relief alone = {0}, *all = op->pool->relief;
