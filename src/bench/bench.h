@@ -48,9 +48,10 @@ struct meet;
 
 struct bench_config {
     const char *pool;
-    const char *index;   /* NULL: all */
-    const char *indexes; /* the list that it is from, for its head; NULL: none */
-    const char *tuning;  /* NULL: the defaults */
+    const char *index;      /* NULL: all */
+    const char *indexes;    /* the list that it is from, for its head; NULL: none */
+    const char *tuning;     /* NULL: the defaults */
+    uint64_t expected_keys; /* the room that the table begins with; 0: it starts small */
     struct workload_list workloads;
     uint64_t keys, ops;
     uint64_t warmup;             /* operations before those that are measured */

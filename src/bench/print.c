@@ -71,6 +71,9 @@ void bench_print_begin(struct bench_print *r, FILE *out, const struct bench_conf
     text_say(out, "", "%s%s%s thread%s with %u operation%s in flight, keys drawn %s, seed %" PRIu64,
              machines, processes, threads, strcmp(threads, "1") == 0 ? "" : "s", c->depth,
              text_plural(c->depth), dist, c->seed);
+    if (c->expected_keys > 0)
+        text_say(out, "", "room for %s key%s from the beginning",
+                 text_grouped(c->expected_keys, keys), text_plural(c->expected_keys));
     if (c->warmup > 0)
         text_say(out, "", "%s operation%s before each workload, to warm up",
                  text_grouped(c->warmup, warmup), text_plural(c->warmup));

@@ -133,7 +133,8 @@ static int make_table(const struct bench_config *config, far_session *session, c
 {
     char name[FAR_NAME_MAX + 1] = "";
     struct far_table_options options = {.hash_seed = bench_mix(config->seed + 1) | 1,
-                                        .tuning = config->tuning};
+                                        .tuning = config->tuning,
+                                        .expected_keys = config->expected_keys};
     tables_name(config, index, suffix, name);
     int rc = leads(config) ? far_table_create(session, name, index, &options, table) : FAR_OK;
     if (!config->meet)

@@ -310,11 +310,11 @@ static void write_options(const struct bench_config *c, const struct thread_list
         "version %s (%zu)\n--keys %" PRIu64 "\n--ops %" PRIu64 "\n--repeat %u\n--threads %s\n"
         "--depth %u\n--rate %" PRIu64 "\n--warmup %" PRIu64 "\n--key-size %u-%u\n"
         "--value-size %u-%u\n--dist %s%s\n--theta %g\n--seed %" PRIu64 "\n--counters %d\n"
-        "--keep %d\n--index %s\n--tuning %s\n--workload ",
+        "--expected-keys %" PRIu64 "\n--keep %d\n--index %s\n--tuning %s\n--workload ",
         far_version(), sizeof(struct bench_run), c->keys, c->ops, c->repeat,
         threads_text(threads, list), c->depth, c->rate, c->warmup, z->key.min, z->key.max,
         z->value.min, z->value.max, bench_dist_name(c->dist), c->dist_given ? "" : " (default)",
-        c->theta, c->seed, c->counters, c->keep, indexes->text ? indexes->text : "all",
+        c->theta, c->seed, c->counters, c->expected_keys, c->keep, indexes->text ? indexes->text : "all",
         c->tuning ? c->tuning : "");
     for (unsigned i = 0; i < c->workloads.count && len < MEET_OPTIONS_MAX; i++)
         len += (size_t)snprintf(text + len, MEET_OPTIONS_MAX - len, "%s%s", i > 0 ? "," : "",
@@ -338,6 +338,8 @@ int cmd_bench(int argc, char **argv)
          "); if load is not the first, the keys are loaded before without being measured",
          .take = measure_take_workloads, .arg = &c.workloads},
         {"keys", "N", "keys to load (200k)", .large = &c.keys, .min = 1, .max = BENCH_COUNT_MAX},
+        {"expected-keys", "N", "make the table with room for this many keys; 0: start small (0)",
+         .large = &c.expected_keys, .max = BENCH_COUNT_MAX},
         {"ops", "N", "operations of each workload (200k)", .large = &c.ops, .min = 1,
          .max = BENCH_COUNT_MAX},
         {"repeat", "N",

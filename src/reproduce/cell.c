@@ -76,12 +76,16 @@ json_t *cell_configuration(const struct plan_cell *cell, const char *testbed)
         (int)cell->key_size, "value_size", (int)cell->value_size, "uniform", cell->uniform, "theta",
         cell->theta, "seed", (int)bench_defaults.seed, "machines", (int)n->machines, "threads",
         (int)n->threads, "depth", (int)n->depth, "deaths", (int)n->deaths);
-    if (cell->window_us > 0 &&
-        json_object_set_new(all, "window_us", json_integer(cell->window_us)) != 0) {
-        json_decref(all);
-        return NULL;
-    }
-    return all;
+    int bad = 0;
+    if (cell->window_us > 0)
+        bad |= json_object_set_new(all, "window_us", json_integer(cell->window_us));
+    if (cell->expected_keys > 0)
+        bad |= json_object_set_new(all, "expected_keys",
+                                   json_integer((json_int_t)cell->expected_keys));
+    if (bad == 0)
+        return all;
+    json_decref(all);
+    return NULL;
 }
 
 static void on_progress(void *arg, const char *index, const char *what, uint64_t done,
@@ -133,6 +137,7 @@ int cell_config(const struct plan_cell *cell, const char *testbed, char uri[CELL
     c.tuning = *cell->tuning ? cell->tuning : NULL;
     c.keys = cell->keys;
     c.ops = cell->ops;
+    c.expected_keys = cell->expected_keys;
     c.sizes.key = (struct bench_range){cell->key_size, cell->key_size};
     c.sizes.value = (struct bench_range){cell->value_size, cell->value_size};
     c.dist_given = cell->uniform;

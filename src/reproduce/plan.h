@@ -42,6 +42,7 @@ struct plan_cell {
     char tuning[PLAN_TUNING_BYTES]; /* "": the defaults */
     const char *workloads;          /* for workload_parse(); they run on one table */
     uint64_t keys, ops;
+    uint64_t expected_keys; /* the room that the table begins with; 0: it starts small */
     unsigned key_size, value_size;
     bool uniform;       /* all workloads draw keys uniformly; else as farside bench does */
     double theta;       /* of zipfian */

@@ -187,6 +187,22 @@ static void operations_to_warm_up_are_not_measured(void **state)
     }
 }
 
+static void a_table_with_room_is_not_split(void **state)
+{
+    (void)state;
+    struct bench_config config = small("load,insert");
+    for (unsigned roomy = 0; roomy <= 1; roomy++) {
+        config.index = "race";
+        config.tuning = "groups=4";
+        config.expected_keys = roomy * 20000;
+        json_t *all = run_suite(&config, NULL);
+        json_t *space = json_object_get(find_run(all, "insert"), "space");
+        assert_int_equal(json_integer_value(json_object_get(space, "splits")) == 0, roomy);
+        assert_int_equal(json_integer_value(json_object_get(all, "expected_keys")), roomy * 20000);
+        json_decref(all);
+    }
+}
+
 /* A pure delete ends with the last key: then the measured operations come first. */
 static void deletes_warm_up_with_keys_that_are_left_over(void **state)
 {
@@ -523,6 +539,7 @@ int main(void)
         cmocka_unit_test(all_workloads_are_right_with_one_thread_at_depth_1),
         cmocka_unit_test(all_workloads_are_right_with_threads_and_a_full_ring),
         cmocka_unit_test(operations_to_warm_up_are_not_measured),
+        cmocka_unit_test(a_table_with_room_is_not_split),
         cmocka_unit_test(deletes_warm_up_with_keys_that_are_left_over),
         cmocka_unit_test(all_workloads_are_right_at_a_fixed_rate),
         cmocka_unit_test(repeats_are_comparable),
