@@ -919,7 +919,6 @@ struct far_stats {
  * NULL. */
 FAR_API void far_stats(const far_session *session, const far_table *table, struct far_stats *stats);
 
-/* A table as a whole, as this session sees it. */
 /* A figure that only tables of this index have. Its page in docs/index/ says what it means. */
 struct far_table_figure {
     const char *name; /* static text; NULL: there is none */
@@ -927,6 +926,7 @@ struct far_table_figure {
 };
 #define FAR_TABLE_FIGURES_MAX 4
 
+/* A table as a whole, as this session sees it. */
 struct far_table_info {
     uint64_t keys;               /* exact when nobody writes meanwhile               */
     uint64_t slots;              /* places for a key in the index                    */
@@ -938,7 +938,9 @@ struct far_table_info {
     uint64_t splits;             /* restructurings this session has done             */
     double split_load_max;       /* highest and mean load factor of what it split;   */
     double split_load_mean;      /* 0 if it has split nothing                        */
-    struct far_table_figure figure[FAR_TABLE_FIGURES_MAX]; /* the first ones have names */
+    uint64_t split_ns; /* what restructuring took it, with waits and what came to nothing */
+    struct far_table_figure figure[FAR_TABLE_FIGURES_MAX];  /* the first ones have names */
+    struct far_table_figure session[FAR_TABLE_FIGURES_MAX]; /* of this session's operations */
     /* The table's tuning, with defaults, as text for far_table_create(); "" if the index has
      * none. */
     char tuning[FAR_TUNING_MAX + 1];

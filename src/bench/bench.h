@@ -167,7 +167,7 @@ struct bench_run {
 void bench_stats_add(struct far_op_stats *sum, const struct far_op_stats *before,
                      const struct far_op_stats *after);
 
-/* Adds the splits of `more` to those of `space`. */
+/* Adds the splits of `more` to those of `space`, and the other figures of a session. */
 void bench_add_splits(struct far_table_info *space, const struct far_table_info *more);
 
 /* Adds what another run did: operations, histograms, counters, delays, and how it ended. Times,

@@ -73,12 +73,12 @@ static json_t *json_per_op(const struct bench_run *run)
     return whole(o, bad);
 }
 
-static json_t *json_figures(json_t *o, const struct far_table_info *s)
+static int add_figures(json_t *o, const struct far_table_figure *figure)
 {
     int bad = 0;
-    for (unsigned i = 0; i < FAR_TABLE_FIGURES_MAX && s->figure[i].name; i++)
-        bad |= json_object_set_new(o, s->figure[i].name, out_count(s->figure[i].value));
-    return whole(o, bad);
+    for (unsigned i = 0; i < FAR_TABLE_FIGURES_MAX && figure[i].name; i++)
+        bad |= json_object_set_new(o, figure[i].name, out_count(figure[i].value));
+    return bad;
 }
 
 static json_t *json_space(const struct far_table_info *s)
@@ -89,8 +89,9 @@ static json_t *json_space(const struct far_table_info *s)
         {"client_cache_bytes", out_count(s->client_cache_bytes)},
         {"load_factor", json_real(s->load_factor)}, {"splits", out_count(s->splits)},
         {"split_load_max", json_real(s->split_load_max)},
-        {"split_load_mean", json_real(s->split_load_mean)});
-    return json_figures(o, s);
+        {"split_load_mean", json_real(s->split_load_mean)},
+        {"split_us", json_real((double)s->split_ns / 1e3)});
+    return whole(o, add_figures(o, s->figure) | add_figures(o, s->session));
 }
 
 static json_t *json_timeline(const struct bench_config *c, const struct bench_run *run)

@@ -21,8 +21,8 @@ static int post(const struct merging *m, const struct bench_run *run)
     return meet_post(m->meet, "run", m->packed, pack(run, sizeof *run, m->packed));
 }
 
-/* Takes the run of a machine. Its names are pointers there: those of `like` take their place, and
- * the figures that only one index has remain with machine 0. */
+/* Takes the run of a machine. Its names are pointers there: those of `like` take their place. The
+ * figures of the table remain with machine 0. */
 static int take(const struct merging *m, unsigned rank, const struct bench_run *like)
 {
     size_t len = 0;
@@ -32,6 +32,8 @@ static int take(const struct merging *m, unsigned rank, const struct bench_run *
     m->part->index = like->index;
     m->part->workload = like->workload;
     memset(m->part->space.figure, 0, sizeof m->part->space.figure);
+    for (unsigned i = 0; i < FAR_TABLE_FIGURES_MAX; i++)
+        m->part->space.session[i].name = like->space.session[i].name;
     return rc;
 }
 

@@ -29,6 +29,11 @@ void bench_stats_add(struct far_op_stats *sum, const struct far_op_stats *before
 void bench_add_splits(struct far_table_info *space, const struct far_table_info *more)
 {
     uint64_t splits = space->splits + more->splits;
+    space->split_ns += more->split_ns;
+    for (unsigned i = 0; i < FAR_TABLE_FIGURES_MAX && more->session[i].name; i++) {
+        space->session[i].name = more->session[i].name;
+        space->session[i].value += more->session[i].value;
+    }
     if (splits == 0)
         return;
     space->split_load_mean = (space->split_load_mean * (double)space->splits +

@@ -35,6 +35,7 @@ struct index_view {
     /* Parts of the table that the session has split, merged or moved, and how full they were. */
     uint64_t grown;
     double load_sum, load_max;
+    uint64_t grow_ns; /* what that took, with waits for others, and with what came to nothing */
 };
 
 struct slice {
@@ -273,6 +274,12 @@ static inline bool index_inside(const struct pool *pool, gaddr at, uint64_t byte
 /* The session has made parts at `to` of the one at `from`, of whose slots the part `load` was in
  * use. */
 void index_grew(struct index_view *view, gaddr from, const gaddr *to, unsigned count, double load);
+
+/* The session has restructured the table, or tried to, from that time on until now. */
+static inline void index_grew_since(const struct op *op, struct index_view *view, uint64_t began)
+{
+    view->grow_ns += batch_now(&op->batch) - began;
+}
 
 /* The session has met a part of the table that is behind the table's version, by `versions`.
  * `pending`: the part must not be brought to the last of them yet. */

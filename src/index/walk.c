@@ -61,6 +61,7 @@ int index_walk_info(const struct index_walker *walker, struct op *op, struct ind
     info->splits = view->grown;
     info->split_load_max = view->load_max;
     info->split_load_mean = view->grown ? view->load_sum / (double)view->grown : 0;
+    info->split_ns = view->grow_ns;
     tuning_text(view->table->ops->tuning, tuning, info->tuning);
     return FAR_OK;
 }

@@ -68,10 +68,11 @@ options=(--keys 3k --ops 2001 --workload load,a,d,insert,delete --threads 2 --de
 one_result "$pool"
 "$FARSIDE" report --csv "$scratch/again.csv" "$scratch/json" >/dev/null 2>&1 || failed "the JSON makes no report"
 
-# Several numbers of threads, several runs, all indexes.
+# Several numbers of threads, several runs, several indexes. The names of what the sessions of one index count are those
+# of the process that prints them.
 for rank in 0 1; do
     "$FARSIDE" bench --pool "$pool" --index race,sephash --machines 2 --rank $rank --keys 1k --ops 1k \
-        --workload load,c,insert --threads 1,2 --repeat 2 >"$scratch/$rank.out" 2>"$scratch/$rank.err" &
+        --workload load,c,insert --threads 1,2 --repeat 2 --json "$scratch/$rank.json" >"$scratch/$rank.out" 2>"$scratch/$rank.err" &
     pid[$rank]=$!
 done
 for rank in 1 0; do
@@ -79,6 +80,7 @@ for rank in 1 0; do
     expect_code 0
 done
 [ "$(grep -cE "^(race|sephash) +insert " <<<"$out")" -eq 4 ] || failed "does not have all rows"
+grep -q '"merges": [1-9]' "$scratch/0.json" || failed "does not say how many merges there were"
 
 # ---- what goes wrong ----
 options=(--machines 3 --keys 1k --ops 1k --workload load,c)

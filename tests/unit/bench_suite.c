@@ -187,6 +187,24 @@ static void operations_to_warm_up_are_not_measured(void **state)
     }
 }
 
+/* What sessions count is of all of them together, and of this run. */
+static void restructuring_is_summed_over_sessions(void **state)
+{
+    (void)state;
+    struct bench_config config = small("load,insert");
+    config.index = "sephash";
+    config.tuning = "slots=16&ratio=2";
+    config.threads = 3;
+    json_t *all = run_suite(&config, NULL);
+    json_t *space = json_object_get(find_run(all, "insert"), "space");
+    json_int_t splits = json_integer_value(json_object_get(space, "splits")),
+               merges = json_integer_value(json_object_get(space, "merges"));
+    assert_true(merges > 0 && merges < splits);
+    assert_true(splits > 10);
+    assert_true(json_real_value(json_object_get(space, "split_us")) > 0);
+    json_decref(all);
+}
+
 static void a_table_with_room_is_not_split(void **state)
 {
     (void)state;
@@ -365,8 +383,8 @@ static void the_json_has_all_members(void **state)
         "count",  "rtts",   "rtts_p99", "rtts_p999", "verbs",  "bytes_read", "bytes_written",
         "p50_us", "p99_us", "p999_us",  "not_found", "errors", "latency_us"};
     static const char *const space_members[] = {
-        "keys",        "slots",  "index_bytes",    "block_bytes",    "client_cache_bytes",
-        "load_factor", "splits", "split_load_max", "split_load_mean"};
+        "keys",        "slots",  "index_bytes",    "block_bytes",     "client_cache_bytes",
+        "load_factor", "splits", "split_load_max", "split_load_mean", "split_us"};
     struct bench_config config = small("load");
     json_t *all = run_suite(&config, NULL);
     assert_string_equal(json_string_value(json_object_get(all, "farside")), far_version());
@@ -539,6 +557,7 @@ int main(void)
         cmocka_unit_test(all_workloads_are_right_with_one_thread_at_depth_1),
         cmocka_unit_test(all_workloads_are_right_with_threads_and_a_full_ring),
         cmocka_unit_test(operations_to_warm_up_are_not_measured),
+        cmocka_unit_test(restructuring_is_summed_over_sessions),
         cmocka_unit_test(a_table_with_room_is_not_split),
         cmocka_unit_test(deletes_warm_up_with_keys_that_are_left_over),
         cmocka_unit_test(all_workloads_are_right_at_a_fixed_rate),

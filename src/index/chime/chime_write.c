@@ -381,10 +381,12 @@ static int split(struct op *op, struct chime_view *view, struct write *w)
     }
     if (rc != FAR_OK)
         return release(op, w, rc);
+    uint64_t began = batch_now(&op->batch);
     rc = chime_split(op, view, &w->held, &x, &born);
     let_leaf_go(op, w);
     if (rc == FAR_OK)
         (void)chime_enter(op, view, &born, &w->wait);
+    index_grew_since(op, &view->base, began);
     return rc;
 }
 

@@ -389,11 +389,13 @@ int race_split_or_wait(struct op *op, struct race_view *view, const struct race_
     if (wait_for_sibling(op, view, key, look))
         return FAR_OK;
     unsigned at = find_splitting(view, 0);
+    uint64_t began = batch_now(&op->batch);
     if (at < RACE_SPLITTING)
         view->splitting[at] = look->entry;
     int rc = claim_and_split(op, view, key, look);
     if (at < RACE_SPLITTING)
         view->splitting[at] = 0;
+    index_grew_since(op, &view->base, began);
     return rc;
 }
 

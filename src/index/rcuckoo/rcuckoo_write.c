@@ -557,7 +557,9 @@ static int make_room(struct op *op, struct rcuckoo_view *view, struct write *w)
         return FAR_CONTENTION;
     give_line(op, w);
     w->widened = 0;
+    uint64_t began = batch_now(&op->batch);
     rc = rcuckoo_split(op, view, &w->sub, &w->wait, &rests);
+    index_grew_since(op, &view->base, began);
     return rc == FAR_OK && rests ? rest(op, view, w) : rc;
 }
 

@@ -406,6 +406,7 @@ int sephash_info(struct op *op, struct index_view *base, struct far_table_info *
         info->client_cache_bytes = cached;
         info->figure[0].name = "fptable_bytes";
         info->figure[1].name = "fptable_plain_bytes";
+        info->session[0] = (struct far_table_figure){"merges", view->merges};
     }
     return rc;
 }

@@ -620,7 +620,9 @@ int sephash_merge(struct op *op, struct sephash_view *view, const struct sephash
     m.newest = room->newest;
     m.state.look.segment = *segment;
     m.state.look.current = true;
+    uint64_t began = batch_now(&op->batch);
     int rc = merge(&m);
+    index_grew_since(op, &view->base, began);
     free(m.state.items);
     free(room);
     return rc;

@@ -490,8 +490,8 @@ static int fill(struct move *m, struct shard_ride *ride, unsigned version)
 
 /* ---- moving ---------------------------------------------------------------------------------- */
 
-int shard_move(struct op *op, struct shard_view *view, unsigned lane, uint64_t hash,
-               unsigned version, struct shard_ride *ride, const struct shard_unit *image)
+static int move(struct op *op, struct shard_view *view, unsigned lane, uint64_t hash,
+                unsigned version, struct shard_ride *ride, const struct shard_unit *image)
 {
     struct move m;
     memset(&m, 0, offsetof(struct move, next)); /* the rest is set when it is used */
@@ -530,6 +530,15 @@ int shard_move(struct op *op, struct shard_view *view, unsigned lane, uint64_t h
             return rc;
     }
     return FAR_CONTENTION;
+}
+
+int shard_move(struct op *op, struct shard_view *view, unsigned lane, uint64_t hash,
+               unsigned version, struct shard_ride *ride, const struct shard_unit *image)
+{
+    uint64_t began = batch_now(&op->batch);
+    int rc = move(op, view, lane, hash, version, ride, image);
+    index_grew_since(op, &view->base, began);
+    return rc;
 }
 
 int shard_chain(struct op *op, struct shard_view *view, const struct shard_unit *unit,

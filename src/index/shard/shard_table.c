@@ -533,7 +533,9 @@ void shard_grow(struct op *op, struct shard_view *view, bool forced)
     if (view->due_at != view->version) /* it was of a version before */
         return;
     view->resizing = true;
+    uint64_t began = batch_now(&op->batch);
     int rc = grow(op, view, forced, &busy);
+    index_grew_since(op, &view->base, began);
     view->base.cached.stale |= !busy; /* the next operation reads how it is now */
     if (busy)
         view->sync_after = BUSY_CHANGES;
