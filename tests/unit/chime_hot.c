@@ -94,6 +94,24 @@ static void a_get_reads_one_group_and_the_block(void **state)
     store_rig_close(&r);
 }
 
+static void gets_that_go_by_a_hint_are_counted(void **state)
+{
+    struct store_rig r;
+    struct far_table_info info;
+    (void)state;
+    rig(&r, "mem:?size=8m", "hot=1");
+    put(r.session, &r, "one");
+    expect_get(r.session, &r, "one", 1);
+    expect_get(r.session, &r, "one", 1);
+    assert_int_equal(far_exists(r.session, r.table, "other", 5), FAR_NOT_FOUND);
+    assert_int_equal(far_table_info(r.session, r.table, &info), FAR_OK);
+    assert_string_equal(info.session[0].name, "gets");
+    assert_int_equal(info.session[0].value, 3);
+    assert_string_equal(info.session[1].name, "hot_hits");
+    assert_int_equal(info.session[1].value, 2);
+    store_rig_close(&r);
+}
+
 static void a_get_of_an_inline_value_reads_one_group(void **state)
 {
     struct store_rig r;
@@ -344,6 +362,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keys_that_were_seen_take_a_round_trip_less),
         cmocka_unit_test(a_get_reads_one_group_and_the_block),
+        cmocka_unit_test(gets_that_go_by_a_hint_are_counted),
         cmocka_unit_test(a_get_of_an_inline_value_reads_one_group),
         cmocka_unit_test(a_hint_that_is_out_of_date_says_nothing),
         cmocka_unit_test(the_block_of_another_key_is_not_believed),

@@ -235,6 +235,13 @@ static void a_table_can_be_filled_to_95_percent_for_two_round_trips(void **state
     assert_true(mean(&to90) <= 2.1);
     assert_int_equal(median(&to95), 2);
     assert_true(mean(&to95) <= 2.4);
+    assert_int_equal(far_table_info(r.session, r.table, &info), FAR_OK);
+    assert_string_equal(info.figure[0].name, "keys_near");
+    assert_true(info.figure[0].value > info.keys / 2 && info.figure[0].value < info.keys);
+    assert_string_equal(info.session[0].name, "paths");
+    assert_int_equal(info.session[0].value, info.keys);
+    assert_true(info.session[1].value < info.keys); /* some displace others */
+    assert_true(info.session[2].value >= info.session[1].value);
     while ((rc = call_insert(&r, next)) == FAR_OK)
         next++; /* ends: the table does not grow */
     assert_int_equal(rc, FAR_TABLE_FULL);

@@ -123,6 +123,13 @@ static void operations_keep_their_costs_with_all_tunings(void **state)
         assert_string_equal(info.figure[1].name, "fptable_plain_bytes");
         assert_true(info.figure[0].value <= info.figure[1].value);
         assert_int_equal(info.figure[0].value == info.figure[1].value, i >= 2);
+        assert_string_equal(info.figure[2].name, "header_bytes");
+        assert_string_equal(info.figure[3].name, "directory_bytes");
+        assert_true(info.figure[2].value > 0 && info.figure[3].value >= 8 &&
+                    info.figure[2].value + info.figure[3].value < info.index_bytes / 4);
+        assert_string_equal(info.session[0].name, "merges");
+        assert_true(info.session[0].value > 0 && info.session[0].value <= info.splits);
+        assert_true(info.split_ns > 0);
         assert_true(average(&r, 0, keys + keys / 4, call_delete) <= 3.15);
         assert_int_equal(far_table_check(r.session, r.table, NULL, NULL), FAR_OK);
         store_rig_close(&r);

@@ -77,6 +77,11 @@ static void puts_of_new_keys_take_three_round_trips_and_some_splits(void **state
         assert_true(info.load_factor > 0.35 && info.load_factor < 0.95);
         assert_true(info.block_bytes == KEYS * 64ull); /* 16 + 16 + 32 */
         assert_true(info.index_bytes > info.slots * 8);
+        assert_true(info.split_ns > 0);
+        assert_string_equal(info.figure[0].name, "header_bytes");
+        assert_int_equal(info.figure[0].value, info.slots / (85 * 21) * 8 * (8 + 3 * 85));
+        assert_string_equal(info.figure[1].name, "directory_bytes");
+        assert_true(info.figure[1].value >= 8 * (info.splits + 1));
         assert_int_equal(far_table_check(r.session, r.table, NULL, NULL), FAR_OK);
         store_rig_close(&r);
     }

@@ -127,6 +127,7 @@ struct chime_view {
     struct index_hints *hints; /* of keys: see chime_hint.c */
     struct chime_inner *made;  /* room for one that was just read; used between two waits only */
     unsigned fill;             /* entries of leaves that scans met lately, on average, in 1/256 */
+    uint64_t gets, hot_hits;   /* and those that found their key by a hint */
 };
 static inline struct chime_view *chime_view(struct index_view *base)
 {

@@ -723,10 +723,14 @@ static const struct index_walker walker = {sizeof(struct walk), walk};
 int chime_info(struct op *op, struct index_view *base, struct far_table_info *info)
 {
     uint64_t cached = chime_cached_bytes(chime_view(base)); /* before the walk fills it */
-    int rc = index_walk_info(&walker, op, base, chime_view(base)->tuning, info);
-    if (rc == FAR_OK)
-        info->client_cache_bytes = cached;
-    return rc;
+    const struct chime_view *view = chime_view(base);
+    int rc = index_walk_info(&walker, op, base, view->tuning, info);
+    if (rc != FAR_OK)
+        return rc;
+    info->client_cache_bytes = cached;
+    info->session[0] = (struct far_table_figure){"gets", view->gets};
+    info->session[1] = (struct far_table_figure){"hot_hits", view->hot_hits};
+    return FAR_OK;
 }
 
 int chime_check(struct op *op, struct index_view *base, struct index_report *report)

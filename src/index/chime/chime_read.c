@@ -175,6 +175,7 @@ static int look(struct op *op, struct chime_view *view, struct look *l, struct v
         l->hint = chime_hint(view, &l->key);
         if (l->hint.slot != 0)
             rc = look_hot(op, view, l, out, &found);
+        view->hot_hits += found;
     }
     if (rc == FAR_OK && !found && l->fresh && (l->stale > 1 || l->torn > TORN_LOOKS))
         return look_around(op, view, l, out, again);
@@ -197,6 +198,7 @@ int chime_get(struct op *op, struct index_view *base, struct slice key, struct v
     struct chime_view *view = chime_view(base);
     struct look l = {.fresh = false};
     chime_key_set(view, key, &l.key);
+    view->gets++;
     for (unsigned attempts = 0; index_attempt(&attempts);) {
         bool again = false;
         int rc = look(op, view, &l, out, &again);

@@ -135,6 +135,7 @@ static void visit_live(struct walk *w)
             index_walk_slot(&w->base.info, w->base.marker, word);
     }
     w->base.info.slots += (uint64_t)view->groups * RACE_GROUP_SLOTS;
+    w->base.info.figure[0].value += 8ull * (RACE_HEAD_WORDS + 3 * view->groups);
     w->base.info.index_bytes += size_class_bytes(race_subtable_class(view->groups));
 }
 
@@ -344,6 +345,7 @@ static int walk(struct index_walk *base)
     }
     free(w->entries);
     w->base.info.index_bytes += sizeof(struct race_root) + (8ull << view->dir_bits);
+    w->base.info.figure[1].value = 8ull << view->depth;
     return rc;
 }
 
@@ -356,9 +358,12 @@ int race_info(struct op *op, struct index_view *base, struct far_table_info *inf
                                [RACE_TUNING_DEPTH] = view->depth_asked,
                                [RACE_TUNING_HOT] = view->hot};
     int rc = index_walk_info(&walker, op, base, tuning, info);
-    if (rc == FAR_OK)
+    if (rc == FAR_OK) {
         info->client_cache_bytes = sizeof *view + (sizeof *view->entries << view->depth) +
                                    index_hints_bytes(view->hints) + index_owns_bytes(&view->owns);
+        info->figure[0].name = "header_bytes";
+        info->figure[1].name = "directory_bytes";
+    }
     return rc;
 }
 

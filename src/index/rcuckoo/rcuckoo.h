@@ -144,7 +144,11 @@ struct rcuckoo_view {
     unsigned crowded;                /* see rcuckoo_write.c */
     unsigned hits;                   /* looks in a row that found the key */
     uint64_t lockings, lockings_one; /* by inserts: all, and those that took one word */
+    /* Inserts: all, those that moved no entry, and those whose paths were short. */
+    uint64_t paths, paths_unmoved, paths_short;
 };
+#define RCUCKOO_SHORT_SPAN 32u /* rows from the first to the last one of a short path */
+#define RCUCKOO_NEAR_ROWS  5u  /* two rows of a key that are near each other */
 static inline struct rcuckoo_view *rcuckoo_view(struct index_view *base)
 {
     return (struct rcuckoo_view *)base;

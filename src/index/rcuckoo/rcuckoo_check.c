@@ -60,13 +60,27 @@ static void count_damaged(struct walk *w, unsigned row)
     }
 }
 
+/* Are the two rows of the entry near each other? */
+static bool is_near(struct walk *w, uint64_t *row, unsigned number, unsigned slot)
+{
+    unsigned other = rcuckoo_other_row(w->view, row, number, slot);
+    if (other == RCUCKOO_ROWS_MAX)
+        return false;
+    unsigned apart = other > number ? other - number : number - other;
+    unsigned round = w->view->shape.rows - apart; /* the rows are a ring */
+    return (apart < round ? apart : round) <= RCUCKOO_NEAR_ROWS;
+}
+
 static void count_row(struct walk *w, unsigned i)
 {
     const struct rcuckoo_shape *s = &w->view->shape;
+    bool counts = !w->base.marker && !w->base.report;
     uint64_t *row = rcuckoo_snapshot_row(s, &w->snapshot, i);
     for (unsigned slot = 0; slot < RCUCKOO_SLOTS; slot++) {
         uint64_t *gone = rcuckoo_snapshot_gone(s, &w->snapshot, i, slot);
-        w->base.info.keys += rcuckoo_tags(s, row)[slot] != 0;
+        bool used = rcuckoo_tags(s, row)[slot] != 0;
+        w->base.info.keys += used;
+        w->base.info.figure[0].value += used && counts && is_near(w, row, i, slot);
         mark_block(w, row, slot);
         if (gone && w->base.marker)
             mark_block(w, gone, slot);
@@ -347,9 +361,14 @@ int rcuckoo_info(struct op *op, struct index_view *base, struct far_table_info *
     uint64_t cached = sizeof *view + index_parts_bytes(&view->parts) + rcuckoo_cache_bytes() +
                       (view->blocks ? index_hints_bytes(view->hints) : 0);
     int rc = index_walk_info(&walker, op, base, view->tuning, info);
-    if (rc == FAR_OK)
-        info->client_cache_bytes = cached;
-    return rc;
+    if (rc != FAR_OK)
+        return rc;
+    info->client_cache_bytes = cached;
+    info->figure[0].name = "keys_near";
+    info->session[0] = (struct far_table_figure){"paths", view->paths};
+    info->session[1] = (struct far_table_figure){"paths_unmoved", view->paths_unmoved};
+    info->session[2] = (struct far_table_figure){"paths_short", view->paths_short};
+    return FAR_OK;
 }
 
 int rcuckoo_check(struct op *op, struct index_view *base, struct index_report *report)

@@ -563,6 +563,18 @@ static int make_room(struct op *op, struct rcuckoo_view *view, struct write *w)
     return rc == FAR_OK && rests ? rest(op, view, w) : rc;
 }
 
+static void count_path(struct rcuckoo_view *view, const struct rcuckoo_path *path)
+{
+    unsigned first = path->row[0], last = first;
+    for (unsigned i = 1; i < path->count; i++) {
+        first = path->row[i] < first ? path->row[i] : first;
+        last = path->row[i] > last ? path->row[i] : last;
+    }
+    view->paths++;
+    view->paths_unmoved += path->count == 1;
+    view->paths_short += last - first <= RCUCKOO_SHORT_SPAN;
+}
+
 /* The key is not there. */
 static int insert(struct op *op, struct rcuckoo_view *view, struct write *w, bool *again)
 {
@@ -578,8 +590,10 @@ static int insert(struct op *op, struct rcuckoo_view *view, struct write *w, boo
         rcuckoo_encode(s, &w->key, w->change.want->value,
                        pointer_make(&w->change.block, RCUCKOO_POINTER.generation), entry);
     int rc = write_path(op, view, w, &path, entry, tag);
-    if (rc == FAR_OK)
+    if (rc == FAR_OK) {
+        count_path(view, &path);
         note(view, w, &path, entry, tag, 0);
+    }
     return rc;
 }
 

@@ -347,6 +347,7 @@ static int visit_segment(struct walk *w, const struct index_part *a, uint64_t st
     w->base.info.slots += l->segment.entries + shape->slots;
     w->base.info.figure[0].value += 2ull * l->segment.points;
     w->base.info.figure[1].value += 2ull * SEPHASH_FPS;
+    w->base.info.figure[2].value += sephash_slot_at(shape, 0);
     return w->base.report ? prove(w, a, state) : FAR_OK;
 }
 
@@ -390,6 +391,7 @@ static int walk(struct index_walk *base)
                                               .directory = "SEPHASH-W6",
                                               .visit = visit};
     rc = index_parts_walk(&w->parts_walk, root.directory);
+    w->base.info.figure[3].value = 8ull << w->parts_walk.deepest;
     free(w->words);
     return rc;
 }
@@ -406,6 +408,8 @@ int sephash_info(struct op *op, struct index_view *base, struct far_table_info *
         info->client_cache_bytes = cached;
         info->figure[0].name = "fptable_bytes";
         info->figure[1].name = "fptable_plain_bytes";
+        info->figure[2].name = "header_bytes";
+        info->figure[3].name = "directory_bytes";
         info->session[0] = (struct far_table_figure){"merges", view->merges};
     }
     return rc;
