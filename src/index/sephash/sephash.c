@@ -227,9 +227,11 @@ static const struct tuning_param sephash_tuning[] = {
                               32},
     [SEPHASH_TUNING_FILTER] = {"filter", "1: CurSegments have filters; 0: lookups read their lanes",
                                0, 1, 0},
-    [SEPHASH_TUNING_POINTS] = {"points",
-                               "1: FPTables with record points; 0: with a number for each fp", 0, 1,
-                               1},
+    [SEPHASH_TUNING_POINTS] =
+        {"points",
+         "1: FPTables with record points; 0: with a number for each fp; 2: not "
+         "used",
+         0, SEPHASH_POINTS_UNUSED, 1},
     [SEPHASH_TUNING_DEPTH] = {"depth", "bits of the hash that the first segments have", 0,
                               START_BITS_MAX, 2},
     [SEPHASH_TUNING_LANE] = {"lane", "slots of a lane of a CurSegment", SEPHASH_LANE_MIN,

@@ -112,6 +112,7 @@ enum sephash_tuning {
     SEPHASH_TUNING_HOT,
     SEPHASH_TUNINGS
 };
+#define SEPHASH_POINTS_UNUSED 2 /* of "points": lookups read whole MainSegments */
 
 /* What a session knows of a segment. */
 struct sephash_segment {

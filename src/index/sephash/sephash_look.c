@@ -43,6 +43,10 @@ static void set_range(const struct sephash_view *view, const struct sephash_key 
     if (wanted & SEPHASH_RANGE)
         sephash_table_find(view->shape.plain, table, s->points, s->err, s->entries, key->fp,
                            &l->from, &l->to);
+    if ((wanted & SEPHASH_RANGE) && view->tuning[SEPHASH_TUNING_POINTS] == SEPHASH_POINTS_UNUSED) {
+        l->from = 0;
+        l->to = s->entries;
+    }
     l->base = l->from;
 }
 
