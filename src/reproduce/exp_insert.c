@@ -149,12 +149,6 @@ static void sephash_c18(const struct results *r, struct claim_finding *f)
                  race, sephash);
 }
 
-static void sephash_c19(const struct results *r, struct claim_finding *f)
-{
-    claim_open(f, "the count of splits is of all restructurings, for SepHash also merges");
-    (void)r;
-}
-
 static void race_c7(const struct results *r, struct claim_finding *f)
 {
     double get = results_op(r, "get", "get", "p50_us", "loaded-1"),
@@ -200,8 +194,6 @@ static const struct claim claims[] = {
      sephash_c17, SEGMENTS},
     {"SEPHASH-CLAIM-18", "SepHash 5.2.1",
      "RACE's tail grows to a thousand times SepHash's, which stays as it is", sephash_c18, SPLITS},
-    {"SEPHASH-CLAIM-19", "SepHash 5.2.1", "SepHash splits an eighth as often as RACE", sephash_c19,
-     NULL},
     {"RACE-CLAIM-7", "RACE 5.2.2", "updates and deletes take one round trip longer than searches",
      race_c7, NULL},
     {.name = NULL},

@@ -5,10 +5,12 @@
 #include <string.h>
 
 static const struct experiment *const experiments[] = {
-    &experiment_rtts,   &experiment_space,      &experiment_load_factor, &experiment_ycsb,
-    &experiment_insert, &experiment_mixes,      &experiment_fill,        &experiment_resize,
-    &experiment_skew,   &experiment_value_size, &experiment_coroutines,  &experiment_alpha,
-    &experiment_locks,  &experiment_failures,   &experiment_factors,     &experiment_nic,
+    &experiment_rtts,         &experiment_space,       &experiment_load_factor, &experiment_ycsb,
+    &experiment_insert,       &experiment_mixes,       &experiment_fill,        &experiment_resize,
+    &experiment_skew,         &experiment_value_size,  &experiment_coroutines,  &experiment_alpha,
+    &experiment_locks,        &experiment_failures,    &experiment_factors,     &experiment_anatomy,
+    &experiment_load_latency, &experiment_restructure, &experiment_leaves,      &experiment_zippydb,
+    &experiment_nic,
 };
 #define EXPERIMENTS (sizeof experiments / sizeof *experiments)
 _Static_assert(EXPERIMENTS <= EXPERIMENTS_MAX, "a list can have all experiments");

@@ -53,6 +53,11 @@ extern const struct experiment experiment_alpha;
 extern const struct experiment experiment_locks;
 extern const struct experiment experiment_failures;
 extern const struct experiment experiment_factors;
+extern const struct experiment experiment_anatomy;
+extern const struct experiment experiment_load_latency;
+extern const struct experiment experiment_restructure;
+extern const struct experiment experiment_leaves;
+extern const struct experiment experiment_zippydb;
 extern const struct experiment experiment_nic;
 
 #endif
