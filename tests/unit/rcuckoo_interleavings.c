@@ -278,6 +278,28 @@ TEST(a_modify_stores_its_last_answer)
     assert_int_equal(c.count, 11);
 }
 
+/* A's last answer needed a block, so A takes memory for this one before it is asked. But the rows
+ * are locked. While A rests, it has nothing that a sweep would not find. */
+TEST(a_modify_has_no_memory_while_it_rests)
+{
+    struct counter c = {0};
+    struct audit audit;
+    open_with("rows=2&lock_rows=16", NULL); /* all rows have one lock */
+    expect_ok(far_put(A.s, A.t, "k", 1, &c, sizeof c));
+    expect_ok(count_k(&A, 0, 0));
+    meet_table(&B);
+    gaddr anchor = sub_of(1).part.anchor;
+    store_rig_set(&rig, anchor, rcuckoo_word_at(0), 1);
+    actor_reach(&A, (struct place){.waits = true, .each = true}, count_k, 0, 0);
+    while (op_in_flight(&A.s->op))
+        assert_int_equal(actor_go_on(&A), STOPPED);
+    audit_both(&audit);
+    assert_int_equal(audit.bytes[AUDIT_NOWHERE], 0);
+    store_rig_set(&rig, anchor, rcuckoo_word_at(0), 0);
+    expect_ok(actor_go_until(&A, NOWHERE));
+    expect_sound_table();
+}
+
 /* ---- rows that are torn ---------------------------------------------------------------------- */
 
 /* A puts 2 for the key, which was 1, and dies in the middle of the row. Returns its slot. */
@@ -636,6 +658,7 @@ int main(void)
         cmocka_unit_test(a_row_that_was_written_has_another_meta_word),
         cmocka_unit_test(a_row_belongs_to_its_subtable),
         cmocka_unit_test(a_modify_stores_its_last_answer),
+        cmocka_unit_test(a_modify_has_no_memory_while_it_rests),
         cmocka_unit_test(a_get_waits_for_the_recovery_of_a_dead_writer),
         cmocka_unit_test(a_redo_is_not_repeated_behind_its_unlock),
         cmocka_unit_test(locks_of_a_half_written_row_are_kept),
