@@ -65,12 +65,47 @@ static void a_watch_that_failed_does_not_count(void **state)
     store_rig_close(&r);
 }
 
+static uint64_t unused(struct store_rig *r)
+{
+    uint64_t bytes = 0;
+    assert_int_equal(client_drive_epoch(&r->session->op), FAR_OK); /* announces what it has */
+    assert_true(puppet_held_bytes(&r->session->client) > 0);
+    assert_int_equal(unused_bytes(&r->session->op, &bytes), FAR_OK);
+    return bytes;
+}
+
+/* It passes on what it has retired only when it is used again. */
+static void what_a_parked_client_has_retired_counts_as_unused(void **state)
+{
+    struct store_rig r;
+    gaddr at = 0;
+    unsigned size_class = size_class_for(4096);
+    (void)state;
+    store_rig_open_driven(&r, "mem:?size=4m&lease=60", NULL, NULL, NULL);
+    far_session *other = store_rig_join(&r);
+    assert_int_equal(unused(&r), puppet_held_bytes(&r.session->client)); /* its own counts once */
+    assert_int_equal(pool_alloc(&other->op, 0, size_class, &at), FAR_OK);
+    pool_retire(&other->client, at, size_class);
+    assert_int_equal(client_drive_epoch(&other->op), FAR_OK);
+    uint64_t held = puppet_held_bytes(&other->client), own = puppet_held_bytes(&r.session->client);
+    assert_true(puppet_retired_bytes(&other->client) > 0);
+    assert_int_equal(unused(&r), own + held);
+    assert_int_equal(client_park(&other->op), FAR_OK);
+    assert_int_equal(unused(&r), own + held + puppet_retired_bytes(&other->client));
+    uint64_t slot = slot_delta(other->client.slot);
+    far_session_close(other);
+    store_rig_set(&r, NODE0, slot + offsetof(struct client_slot, held_bytes), 4096);
+    assert_int_equal(unused(&r), puppet_held_bytes(&r.session->client)); /* a free slot's do not */
+    store_rig_close(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_due_is_done_once),
         cmocka_unit_test(a_clock_that_was_set_back_delays_nothing),
         cmocka_unit_test(a_watch_that_failed_does_not_count),
+        cmocka_unit_test(what_a_parked_client_has_retired_counts_as_unused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
