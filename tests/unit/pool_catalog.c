@@ -313,6 +313,58 @@ static void a_damaged_class_leaves_no_verbs_behind(void **state)
     pool_rig_close(&r);
 }
 
+/* ---- walks ----------------------------------------------------------------------------------- */
+
+struct marked {
+    struct marker marker;
+    unsigned count;
+    gaddr at;
+};
+
+static void note_marked(struct marker *marker, gaddr at, unsigned size_class)
+{
+    struct marked *m = (struct marked *)marker;
+    (void)size_class;
+    m->count++;
+    m->at = at;
+}
+
+/* A walk comes to live tables and to dropped ones, and to a damaged entry, so that a check reports
+ * it. It does not come to a name that somebody is adding. A damaged entry leads nowhere. */
+static void walks_come_to_tables_and_to_damage(void **state)
+{
+    static const struct {
+        enum catalog_state state;
+        bool damaged, walked, dropped, marked;
+    } cases[] = {
+        {CATALOG_TENTATIVE, false, false, false, false},
+        {CATALOG_LIVE, false, true, false, true},
+        {CATALOG_DROPPED, false, true, true, true},
+        {CATALOG_TENTATIVE, true, true, false, false},
+        {CATALOG_LIVE, true, true, false, false},
+        {CATALOG_DROPPED, true, true, false, false},
+    };
+    struct pool_rig r;
+    struct table_desc d = desc_of("t", 1);
+
+    (void)state;
+    pool_rig_open(&r, "mem:?size=2m");
+    assert_int_equal(catalog_add(&r.op, &d), FAR_OK);
+    for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        uint64_t word = catalog_with_state(d.word, cases[i].state);
+        struct marked m = {.marker.mark = note_marked};
+        unsigned any = 0, dropped = 0;
+        pool_rig_set(&r, 0, r.pool.catalog_off, word ^ cases[i].damaged);
+        assert_int_equal(catalog_next(&r.op, false, &any), cases[i].walked ? FAR_OK : FAR_NO_TABLE);
+        assert_int_equal(catalog_next(&r.op, true, &dropped),
+                         cases[i].dropped ? FAR_OK : FAR_NO_TABLE);
+        assert_int_equal(catalog_mark(&r.op, &m.marker), FAR_OK);
+        assert_int_equal(m.count, cases[i].marked);
+        assert_true(m.at == (cases[i].marked ? catalog_gaddr(word) : 0));
+    }
+    pool_rig_close(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -325,6 +377,7 @@ int main(void)
         cmocka_unit_test(a_damaged_entry_is_corrupt_not_absent),
         cmocka_unit_test(a_damaged_descriptor_hides_no_other),
         cmocka_unit_test(a_damaged_class_leaves_no_verbs_behind),
+        cmocka_unit_test(walks_come_to_tables_and_to_damage),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
