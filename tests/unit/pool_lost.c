@@ -199,6 +199,26 @@ static void a_loss_that_could_not_be_counted_is_remembered(void **state)
 }
 
 /* Nobody knows which of the two blocks the slot leads to now. */
+/* That sweep finds too little of it, and yet ends the count. */
+static void a_loss_is_not_counted_during_a_sweep(void **state)
+{
+    struct store_rig r = rig();
+    struct client *c = &r.session->client;
+    struct probe p;
+
+    (void)state;
+    probe_open(&p, r.fab);
+    puppet_set_lost_bytes(c, CHUNK_BYTES);
+    puppet_set_sweep(c, client_owner_word(c) | SWEEP_ANNOUNCED);
+    assert_int_equal(client_upkeep(&r.session->op), FAR_OK);
+    assert_true(probe_get(&p, 0, PROBE_CONTROL(deaths)) == 0);
+    puppet_set_sweep(c, 0);
+    assert_int_equal(client_upkeep(&r.session->op), FAR_OK);
+    assert_true(probe_get(&p, 0, PROBE_CONTROL(deaths)) == 1);
+    probe_close(&p);
+    store_rig_close(&r);
+}
+
 static void both_blocks_of_a_broken_update_are_lost(void **state)
 {
     struct store_rig r = rig();
@@ -251,6 +271,7 @@ int main(void)
         cmocka_unit_test(a_chunk_that_is_perhaps_taken_is_lost),
         cmocka_unit_test(a_bundle_that_is_perhaps_taken_is_lost),
         cmocka_unit_test(a_loss_that_could_not_be_counted_is_remembered),
+        cmocka_unit_test(a_loss_is_not_counted_during_a_sweep),
         cmocka_unit_test(both_blocks_of_a_broken_update_are_lost),
         cmocka_unit_test(the_end_of_a_client_ends_no_sweep_but_its_own),
     };

@@ -88,6 +88,14 @@ static void pause_and_send_heartbeat(struct fab_ep *ep, uint64_t ns)
     heartbeat();
 }
 
+static void a_client_whose_heartbeat_moves_is_not_silent(void **state)
+{
+    (void)state;
+    hook.ops.pause = pause_and_send_heartbeat;
+    assert_int_equal(client_find_silent(&here.r.session->op, count_found, NULL), FAR_OK);
+    assert_int_equal(here.found, 0);
+}
+
 /* It has lived a little longer than the look of an earlier call. That says nothing of now. */
 static void a_call_that_reaps_looks_twice_itself(void **state)
 {
@@ -108,6 +116,7 @@ int main(void)
 #define CASE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         CASE(the_next_client_of_a_slot_is_not_silent),
+        CASE(a_client_whose_heartbeat_moves_is_not_silent),
         CASE(a_call_that_reaps_looks_twice_itself),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
