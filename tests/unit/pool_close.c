@@ -498,6 +498,47 @@ static void the_keeper_lets_go_of_a_session_before_its_memory_is_freed(void **st
     far_pool_close(pool);
 }
 
+static struct {
+    struct probe p;
+    uint64_t word; /* of another client's sweep; 0: it is over */
+} between;
+
+/* Another client sweeps while this one looks whether anybody does. */
+static int between_post(struct fab_ep *ep, struct fab_req *req)
+{
+    const struct fab_verb *v = &req->verbs[0];
+    if (between.word == 0 || v->kind != FAB_READ || v->node != 0 || v->off != PROBE_CONTROL(sweep))
+        return hook.real->post(ep, req);
+    probe_set(&between.p, 0, PROBE_CONTROL(sweep), between.word);
+    hook_run(ep, req);
+    probe_set(&between.p, 0, PROBE_CONTROL(sweep), 0);
+    between.word = 0;
+    return FAR_OK;
+}
+
+/* It has lost memory, and finds it when the other sweep is over. */
+static void a_session_that_closes_sweeps_after_another(void **state)
+{
+    struct store_rig r;
+    gaddr at = 0;
+
+    (void)state;
+    store_rig_open_kept(&r, "mem:?size=4m&" HOUR, NULL, NULL);
+    probe_open(&between.p, r.fab);
+    far_session *s = store_rig_join(&r);
+    assert_int_equal(pool_alloc(&s->op, 0, 20, &at), FAR_OK);
+    pool_abandon(&s->client, 20);
+    assert_int_equal(client_park(&r.session->op), FAR_OK);
+    between.word = client_owner_word(&r.session->client);
+    hook_on(s->client.ep);
+    hook.ops.post = between_post;
+    far_session_close(s);
+    assert_true(between.word == 0);
+    assert_true(probe_get(&between.p, 0, PROBE_CONTROL(deaths)) == 0); /* it leaves no loss */
+    probe_close(&between.p);
+    store_rig_close(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -509,6 +550,7 @@ int main(void)
         cmocka_unit_test(a_late_mark_is_not_that_of_the_next_sweep),
         cmocka_unit_test(a_late_end_of_the_lists_harms_nobody),
         cmocka_unit_test(pages_that_fall_off_another_nodes_list_are_counted),
+        cmocka_unit_test(a_session_that_closes_sweeps_after_another),
         cmocka_unit_test(a_sweep_that_is_refused_leaves_another_alone),
         cmocka_unit_test(a_recovery_leaves_the_slots_next_client_alone),
         cmocka_unit_test(a_lease_that_lapses_while_a_session_comes_back_is_noticed),
