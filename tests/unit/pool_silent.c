@@ -109,6 +109,8 @@ static void a_call_that_reaps_looks_twice_itself(void **state)
     assert_int_equal(client_reap_dead(&here.r.session->op, &dead), FAR_OK);
     assert_int_equal(dead, 1);
     assert_true(probe_incarnation(&here.p, here.slot) == 0);
+    assert_int_equal(client_reap_dead(&here.r.session->op, &dead), FAR_OK);
+    assert_int_equal(dead, 0); /* it counts for one call */
 }
 
 int main(void)

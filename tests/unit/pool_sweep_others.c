@@ -1,5 +1,6 @@
 /* Sweeps, and clients that do not take part: one that has not met the sweep, one that comes
  * after a sweep without a sweeper, one whose cache leads to memory that a sweep finds. */
+#include "support/hook.h"
 #include "support/probe.h"
 #include "support/puppet.h"
 #include "support/race_rig.h"
@@ -391,6 +392,119 @@ static void an_operation_that_began_before_the_sweep_was_met_holds_it_up(void **
     store_rig_close(&r);
 }
 
+static struct {
+    struct probe *p;
+    far_session *s;
+    uint64_t word; /* of the next sweep */
+    bool came;
+} next;
+
+static void next_sweep_comes(void)
+{
+    next.came = true;
+    probe_set(next.p, 0, PROBE_CONTROL(sweep), next.word);
+    probe_set(next.p, 0, PROBE_CONTROL(sweeps), probe_get(next.p, 0, PROBE_CONTROL(sweeps)) + 1);
+}
+
+/* It comes behind the first verb of a request that reads the word and the count. */
+static int next_within_post(struct fab_ep *ep, struct fab_req *req)
+{
+    struct fab_req first = *req;
+    uint64_t off = req->verbs[0].off;
+    if (next.came || req->count != 2 ||
+        (off != PROBE_CONTROL(sweep) && off != PROBE_CONTROL(sweeps)))
+        return hook.real->post(ep, req);
+    first.count = 1;
+    hook_run(ep, &first);
+    next_sweep_comes();
+    req->verbs++;
+    req->count--;
+    hook_run(ep, req);
+    req->verbs--;
+    req->count++;
+    return FAR_OK;
+}
+
+/* It comes before the marks are read, and another operation of the client announces it. */
+static int next_before_the_marks_post(struct fab_ep *ep, struct fab_req *req)
+{
+    if (!next.came && req->verbs[0].off == NODE_SWEEP_OFF) {
+        struct op other;
+        next_sweep_comes();
+        assert_int_equal(op_init(&other, &next.s->client), FAR_OK);
+        puppet_announce_hurried(&next.s->client);
+        batch_read(&other.batch, 0, CONTROL_OFF, other.pool_word, 8);
+        assert_int_equal(batch_flush(&other.batch), FAR_OK);
+        op_free(&other);
+    }
+    return hook.real->post(ep, req);
+}
+
+static void meet_while_the_next_comes(struct store_rig *r, struct probe *p,
+                                      int (*post)(struct fab_ep *ep, struct fab_req *req))
+{
+    next.p = p;
+    next.s = begin_sweep(r, p);
+    next.word = probe_get(p, 0, PROBE_CONTROL(sweep)) + SWEEP_COUNT;
+    next.came = false;
+    announce(next.s);
+    assert_true(puppet_sweep_unmet(&next.s->client));
+    hook_on(next.s->client.ep);
+    hook.ops.post = post;
+    assert_int_equal(client_meet_sweep(&next.s->op), FAR_OK);
+    hook_off();
+    assert_true(next.came);
+}
+
+static void end_next_sweep(struct store_rig *r, struct probe *p)
+{
+    probe_set(p, 0, PROBE_CONTROL(sweep), 0);
+    far_session_close(next.s);
+    probe_close(p);
+    store_rig_close(r);
+}
+
+/* Else it would not know later that there was one more, and keep what that has found. */
+static void a_client_that_meets_a_sweep_counts_no_later_one(void **state)
+{
+    struct store_rig r = store_rig_announcing("mem:?size=4m&" HOUR);
+    struct probe p;
+
+    (void)state;
+    meet_while_the_next_comes(&r, &p, next_within_post);
+    uint64_t sweeps = probe_get(&p, 0, PROBE_CONTROL(sweeps));
+    assert_int_equal(puppet_sweeps_seen(&next.s->client), sweeps - 1);
+    end_next_sweep(&r, &p);
+}
+
+/* The marks may be those of either sweep. */
+static void a_client_does_not_meet_a_sweep_that_another_has_followed(void **state)
+{
+    struct store_rig r = store_rig_announcing("mem:?size=4m&" HOUR);
+    struct probe p;
+
+    (void)state;
+    meet_while_the_next_comes(&r, &p, next_before_the_marks_post);
+    assert_true(puppet_sweep(&next.s->client) == 0 && puppet_sweep_unmet(&next.s->client));
+    end_next_sweep(&r, &p);
+}
+
+static void a_damaged_mark_is_within_the_node(void **state)
+{
+    struct store_rig r = store_rig_announcing("mem:?size=4m&" HOUR);
+    struct probe p;
+    uint64_t words[FAB_NODES_MAX] = {0};
+
+    (void)state;
+    probe_open(&p, r.fab);
+    probe_set(&p, 0, NODE_SWEEP_OFF, UINT64_MAX);
+    assert_int_equal(pool_read_marks(&r.session->op, NODE_SWEEP_OFF, words), FAR_OK);
+    assert_int_equal(words[0], pool_head(&r.pool->pool, 0)->chunks);
+    probe_set(&p, 0, NODE_SWEEP_OFF, 0);
+    probe_close(&p);
+    store_rig_close(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -403,6 +517,9 @@ int main(void)
         cmocka_unit_test(a_sweep_outdates_caches),
         cmocka_unit_test(a_sweep_waits_for_two_epochs_behind_its_marks),
         cmocka_unit_test(a_sweep_that_broke_off_does_not_shut_others_out),
+        cmocka_unit_test(a_client_that_meets_a_sweep_counts_no_later_one),
+        cmocka_unit_test(a_client_does_not_meet_a_sweep_that_another_has_followed),
+        cmocka_unit_test(a_damaged_mark_is_within_the_node),
         cmocka_unit_test(an_announcement_that_lands_late_is_taken_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
