@@ -54,7 +54,10 @@ struct bench_config {
     uint64_t expected_keys; /* the room that the table begins with; 0: it starts small */
     struct workload_list workloads;
     uint64_t keys, ops;
-    uint64_t warmup;             /* operations before those that are measured */
+    uint64_t warmup; /* operations before those that are measured */
+    /* > 0: a run goes on beyond `ops` until it has lasted so long, unless it loads or deletes keys.
+     * Then no other workload may follow it. */
+    uint64_t least_ns;
     unsigned processes, threads; /* threads of each process; if > 1 processes, this one leads */
     /* Machines that measure together: this process is one, of that rank, with threads of its own.
      * If there are others, they have met. */

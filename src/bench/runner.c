@@ -290,6 +290,8 @@ int bench_measure(const struct bench_config *config, const struct bench_target *
     run->ops_planned = plan->ops - plan->warm;
     run->load = watch.load;
     rc = sum_up(run, r->worker, r->count);
+    if (plan->least_ns > 0)
+        run->ops_planned = run->ops;
     run->interrupted = config->stop && atomic_load(config->stop);
     if (config->meet)
         rc = merge_runs(config->meet, rc, run);

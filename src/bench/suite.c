@@ -197,11 +197,16 @@ static int plan_for(const struct suite *s, struct subject *subject, const struct
 {
     const struct bench_config *c = s->config;
     bool part = recorded && !workload_adds(w) && c->ops > SAMPLED_OPS;
+    bool timed = c->least_ns > 0 && place < WORKLOAD_LIST_MAX && !workload_deletes(w);
     struct workload_plan_options options = {
         .keys = subject->keys,
         .load = c->keys,
-        .ops = part ? SAMPLED_OPS : c->ops,
+        .ops = part    ? SAMPLED_OPS
+               : timed ? BENCH_COUNT_MAX
+                       : c->ops,
         .warm = recorded ? 0 : c->warmup,
+        .least_ops = timed ? c->ops : 0,
+        .least_ns = timed ? c->least_ns : 0,
         .threads = threads,
         .rate = c->rate,
         .seed = bench_mix(c->seed ^ bench_mix(place + 1)),
@@ -499,6 +504,8 @@ int bench_check(const struct bench_config *c)
         return err_fail(FAR_INVALID,
                         "--deaths needs clients that are modelled: use it with --pool " MODEL_SCHEME
                         ":, or leave it out");
+    if (c->least_ns > 0 && c->workloads.count > 1)
+        return err_fail(FAR_INVALID, "a run that lasts for a time must be the only one");
     if (c->counters && model_named(c->pool))
         return err_fail(FAR_INVALID, "--counters is about real threads, which " MODEL_SCHEME
                                      ": does not have: leave it out, or use another pool");

@@ -41,6 +41,13 @@ static void draw(struct worker *w, uint64_t max)
     w->started = worker_now(w);
 }
 
+/* Says when the measured part ends, with the clock as draw() has set it. */
+static void set_end(struct worker *w)
+{
+    uint64_t least = w->plan->least_ns;
+    w->ends = least == 0 ? 0 : w->started + (least > w->busy ? least - w->busy : 0);
+}
+
 static void work(struct worker *w)
 {
     counters_resume(&w->counters);
@@ -86,10 +93,16 @@ void worker_run(void *arg)
         w->driver->revive(w);
     } else {
         draw(w, w->tasks_max);
+        set_end(w);
         pace_begin(&w->pace, w->plan->rate, w->plan->threads, w->thread, w->started);
     }
-    for (; w->drawn > 0 && !worker_stopped(w); draw(w, w->tasks_max))
+    while (w->drawn > 0 && !worker_stopped(w)) {
         work(w);
+        if (worker_stopped(w))
+            break;
+        draw(w, w->tasks_max);
+        set_end(w);
+    }
     if (w->driver->rest)
         w->driver->rest(w);
 }

@@ -79,6 +79,7 @@ struct worker {
     uint64_t inserted; /* new keys that exist */
     uint64_t busy;     /* nanoseconds, until the tasks of `started` began */
     uint64_t started;
+    uint64_t ends;    /* when its time is over; 0: it does not last for a time */
     unsigned windows; /* the one that the worker is in */
     struct worker_window window[BENCH_WINDOWS_MAX];
     int first_error; /* of an operation */
@@ -101,10 +102,17 @@ static inline uint64_t worker_now(const struct worker *w)
     return w->target->model ? model_now(w->target->model) : clock_ns();
 }
 
+/* Has a run that lasts for a time lasted long enough? */
+static inline bool worker_over(const struct worker *w)
+{
+    return w->ends > 0 && w->tasks_done * w->plan->threads >= w->plan->least_ops &&
+           worker_now(w) >= w->ends;
+}
+
 /* Is the run to end now? */
 static inline bool worker_stopped(const struct worker *w)
 {
-    return atomic_load_explicit(w->halt, memory_order_relaxed) ||
+    return worker_over(w) || atomic_load_explicit(w->halt, memory_order_relaxed) ||
            (w->config->stop && atomic_load_explicit(w->config->stop, memory_order_relaxed));
 }
 

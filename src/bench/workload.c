@@ -245,6 +245,8 @@ int workload_plan_init(struct workload_plan *plan, const struct workload *w,
         .ops = ops_of(w, options->keys, options->load, options->ops + warm),
         .threads = options->threads,
         .rate = takes_ops(w) ? options->rate : 0,
+        .least_ops = takes_ops(w) ? options->least_ops : 0,
+        .least_ns = takes_ops(w) ? options->least_ns : 0,
         .seed = options->seed,
     };
     if (warm > 0 && p.ops > options->ops) /* deletes end when no key is left */

@@ -82,6 +82,7 @@ struct workload_plan {
     struct workload_span keys; /* before the run */
     uint64_t ops;
     uint64_t warm;                       /* of the operations: the first, which are not measured */
+    uint64_t least_ops, least_ns;        /* > 0: it ends when it has had both */
     uint64_t count[WORKLOAD_TASK_KINDS]; /* tasks of each kind, of all threads together */
     unsigned threads;
     uint64_t rate; /* operations per second, of all threads together; 0: as fast as possible */
@@ -97,8 +98,9 @@ struct workload_plan_options {
     struct workload_span keys;
     uint64_t load; /* keys that the load adds */
     uint64_t ops;
-    uint64_t warm; /* operations before these, if --ops holds for the workload */
-    uint64_t rate; /* likewise */
+    uint64_t warm;                /* operations before these, if --ops holds for the workload */
+    uint64_t least_ops, least_ns; /* as in struct workload_plan */
+    uint64_t rate;                /* likewise */
     unsigned threads;
     uint64_t seed;
     enum bench_dist_kind dist;

@@ -70,11 +70,12 @@ json_t *cell_configuration(const struct plan_cell *cell, const char *testbed)
     if (cell->verbs.kind)
         return verbs_configuration(cell);
     json_t *all = json_pack(
-        "{s:s, s:s, s:s, s:s, s:I, s:I, s:i, s:i, s:b, s:f, s:i, s:i, s:i, s:i, s:i}", "pool",
-        cell_uri(cell, testbed, uri), "index", cell->index, "tuning", cell->tuning, "workloads",
-        cell->workloads, "keys", (json_int_t)cell->keys, "ops", (json_int_t)cell->ops, "key_size",
-        (int)cell->key_size, "value_size", (int)cell->value_size, "uniform", cell->uniform, "theta",
-        cell->theta, "seed", (int)bench_defaults.seed, "machines", (int)n->machines, "threads",
+        "{s:s, s:s, s:s, s:s, s:I, s:I, s:i, s:i, s:i, s:i, s:i, s:b, s:f, s:i, s:i, s:i, s:i}",
+        "pool", cell_uri(cell, testbed, uri), "index", cell->index, "tuning", cell->tuning,
+        "workloads", cell->workloads, "keys", (json_int_t)cell->keys, "ops", (json_int_t)cell->ops,
+        "seeds", (int)CELL_SEEDS, "least_ms", (int)CELL_LEAST_MS, "warm_ops", (int)CELL_WARM_OPS,
+        "key_size", (int)cell->key_size, "value_size", (int)cell->value_size, "uniform",
+        cell->uniform, "theta", cell->theta, "machines", (int)n->machines, "threads",
         (int)n->threads, "depth", (int)n->depth, "deaths", (int)n->deaths);
     int bad = 0;
     if (cell->window_us > 0)
@@ -112,6 +113,11 @@ static void note_errors(struct measuring *m, const struct bench_run *run)
         errors += bench_op_errors(&run->op[k]);
         wrong += run->op[k].wrong;
     }
+    /* Every key is there that is looked for. */
+    uint64_t missed = run->op[FAR_OP_GET].stats.not_found + run->op[FAR_OP_UPDATE].stats.not_found;
+    if (missed > 0 && !*m->failure)
+        snprintf(m->failure, sizeof m->failure, "workload %s: %llu keys were not found",
+                 run->workload, (unsigned long long)missed);
     if (errors == 0 || (full && wrong == 0) || *m->failure)
         return;
     snprintf(m->failure, sizeof m->failure, "workload %s: %llu operations failed (%s%s%.120s)",
@@ -124,19 +130,55 @@ static void on_run(void *arg, const struct bench_run *run)
 {
     struct measuring *m = arg;
     note_errors(m, run);
-    if (json_array_append_new(m->runs, bench_json_run(m->config, run)) != 0)
+    json_t *object = bench_json_run(m->config, run);
+    if (json_object_set_new(object, "seed", json_integer((json_int_t)m->config->seed)) != 0 ||
+        json_array_append(m->runs, object) != 0)
         m->no_memory = true;
+    json_decref(object);
 }
 
-int cell_config(const struct plan_cell *cell, const char *testbed, char uri[CELL_URI_BYTES],
-                struct bench_config *config)
+unsigned cell_workloads(const struct plan_cell *cell)
+{
+    unsigned count = 1;
+    for (const char *at = cell->workloads; *at; at++)
+        count += *at == ',';
+    return count;
+}
+
+/* Sets how long the run is, and what comes before. A run that only adds or deletes keys, or fills
+ * its table, changes it all the time, so it warms up with a part of its operations at most. */
+static void set_length(struct bench_config *c, const struct plan_cell *cell, bool real_time)
+{
+    const struct workload *w = &c->workloads.item[0];
+    c->ops = cell->ops;
+    if (!cell->network.nic || workload_is_load(w))
+        return;
+    c->warmup = (uint64_t)plan_clients(&cell->network) * CELL_WARM_OPS;
+    if ((cell->until_full || !workload_draws(w)) && c->warmup > c->ops / 4)
+        c->warmup = c->ops / 4;
+    if (cell->until_full || workload_deletes(w))
+        c->ops -= c->warmup;
+    if (!cell->until_full)
+        c->least_ns = (real_time ? CELL_TESTBED_LEAST_MS : CELL_LEAST_MS) * UINT64_C(1000000);
+}
+
+/* Leaves only the workload at that place. */
+static void choose(struct workload_list *list, unsigned place)
+{
+    ASSERT(place < list->count);
+    list->item[0] = list->item[place];
+    list->count = 1;
+}
+
+int cell_config(const struct plan_cell *cell, unsigned place, unsigned seed, const char *testbed,
+                char uri[CELL_URI_BYTES], struct bench_config *config)
 {
     struct bench_config c = bench_defaults;
     c.pool = cell_uri(cell, testbed, uri);
     c.index = cell->index;
     c.tuning = *cell->tuning ? cell->tuning : NULL;
+    c.seed = bench_defaults.seed + seed;
     c.keys = cell->keys;
-    c.ops = cell->ops;
     c.expected_keys = cell->expected_keys;
     c.sizes.key = (struct bench_range){cell->key_size, cell->key_size};
     c.sizes.value = (struct bench_range){cell->value_size, cell->value_size};
@@ -152,13 +194,16 @@ int cell_config(const struct plan_cell *cell, const char *testbed, char uri[CELL
     int rc = workload_parse(cell->workloads, &c.workloads);
     if (rc == FAR_OK)
         rc = bench_take_shape(&c);
+    if (rc != FAR_OK)
+        return rc;
+    choose(&c.workloads, place);
+    set_length(&c, cell, on_testbed(cell, testbed));
     if (cell->window_us > 0) {
         c.timeline = true;
         c.window_ns = cell->window_us * UINT64_C(1000);
     }
-    if (rc == FAR_OK)
-        *config = c;
-    return rc;
+    *config = c;
+    return FAR_OK;
 }
 
 /* Errors of operations on the cell's own table. */
@@ -197,21 +242,20 @@ static int measure_verbs(const struct plan_cell *cell, const struct cell_setting
     return FAR_OK;
 }
 
-static int measure_index(const struct plan_cell *cell, const struct cell_setting *setting,
-                         struct cell_outcome *outcome)
+/* Measures the workload at that place with the n-th seed. */
+static int measure_run(struct measuring *m, unsigned place, unsigned seed)
 {
     char uri[CELL_URI_BYTES];
     struct bench_config config;
-    int rc = cell_config(cell, setting->testbed, uri, &config);
+    int rc = cell_config(m->cell, place, seed, m->setting->testbed, uri, &config);
     if (rc != FAR_OK)
         return rc;
-    config.stop = setting->stop;
-    if (setting->meet && on_testbed(cell, setting->testbed))
-        testbed_divide(setting->meet, &config);
-    struct measuring m = {
-        .cell = cell, .setting = setting, .config = &config, .runs = json_array()};
+    config.stop = m->setting->stop;
+    if (m->setting->meet && on_testbed(m->cell, m->setting->testbed))
+        testbed_divide(m->setting->meet, &config);
+    m->config = &config;
     struct bench_observer observer = {
-        .arg = &m,
+        .arg = m,
         .progress = on_progress,
         .index_begin = on_index,
         .run = on_run,
@@ -219,11 +263,22 @@ static int measure_index(const struct plan_cell *cell, const struct cell_setting
     };
     rc = bench_suite(&config, &observer);
     if (of_this_cell(rc)) {
-        snprintf(m.failure, sizeof m.failure, "%s", far_error_detail());
+        snprintf(m->failure, sizeof m->failure, "%s", far_error_detail());
         rc = FAR_OK;
     }
-    if (rc == FAR_OK && stopped(setting))
+    if (rc == FAR_OK && stopped(m->setting))
         rc = FAR_STOPPED;
+    return rc;
+}
+
+static int measure_index(const struct plan_cell *cell, const struct cell_setting *setting,
+                         struct cell_outcome *outcome)
+{
+    struct measuring m = {.cell = cell, .setting = setting, .runs = json_array()};
+    unsigned workloads = cell_workloads(cell);
+    int rc = FAR_OK;
+    for (unsigned i = 0; i < CELL_SEEDS * workloads && rc == FAR_OK && !*m.failure; i++)
+        rc = measure_run(&m, i % workloads, i / workloads);
     if (rc == FAR_OK && (m.no_memory || !m.runs))
         rc = err_fail(FAR_NO_MEMORY, "no memory for the results");
     if (rc == FAR_OK)

@@ -13,6 +13,7 @@ static void plan(struct plan *p)
         plan_tune(cell, "alpha=%u&hot=0", alphas[i]);
         cell->workloads = "insert";
         cell->until_full = true; /* chains are limited, so it must not be delayed for too long */
+        cell->ops = 3 * cell->keys;
         cell->key_size = cell->value_size = 8;
         cell->network = testbed_shard(36);
     }

@@ -21,7 +21,7 @@ static void plan(struct plan *p)
         struct plan_cell *cell = plan_add(p, "race", "race-%u", race->value[i]);
         cell->workloads = "get,update,insert,delete";
         cell->keys /= 10;
-        cell->ops = cell->keys / 5;
+        cell->ops = cell->keys / 2;
         cell->value_size = race->value[i] - KEY;
         cell->network = testbed_race(1);
     }

@@ -40,14 +40,17 @@ struct plan_cell {
     char name[PLAN_NAME_BYTES];     /* unique in its experiment; also the name of its result file */
     const char *index;              /* NULL: verbs without an index */
     char tuning[PLAN_TUNING_BYTES]; /* "": the defaults */
-    const char *workloads;          /* for workload_parse(); they run on one table */
-    uint64_t keys, ops;
+    const char *workloads;          /* for workload_parse(); each runs on tables of its own */
+    uint64_t keys;
+    uint64_t ops; /* on a network, runs also last for CELL_LEAST_MS at least */
     uint64_t expected_keys; /* the room that the table begins with; 0: it starts small */
     unsigned key_size, value_size;
     bool uniform;       /* all workloads draw keys uniformly; else as farside bench does */
     double theta;       /* of zipfian */
     unsigned window_us; /* > 0: keep the throughput of windows of this length, in virtual time */
-    bool until_full;    /* the table is to become full: FAR_TABLE_FULL is the expected end */
+    /* The run is as long as `ops` says, because the table gets full then: FAR_TABLE_FULL is an
+     * expected end. */
+    bool until_full;
     struct plan_network network;
     struct plan_verbs verbs;
 };

@@ -1,6 +1,10 @@
 /*
  * What the cells of one experiment have measured.
  *
+ * Each workload has a run for each seed. A number is that of one seed, or the median of all. So
+ * tables and claims are computed from one kind of results, whether they are about a seed or about
+ * all of them.
+ *
  * The functions return NAN if the cell, the workload or the number is not there, so that what is
  * computed from such a number is not a number either. Cells are named by a format like printf's.
  */
@@ -14,6 +18,7 @@
 struct results {
     const struct plan *plan;
     json_t *runs[PLAN_CELLS_MAX]; /* of each cell of the plan, as cell_measure() returns them */
+    unsigned seed; /* numbers are those of the n-th seed; 0: the median of all seeds' */
 };
 
 /*

@@ -38,10 +38,14 @@ static void a_cell_is_measured(void **state)
     cell->workloads = "load,get";
     assert_int_equal(cell_measure(cell, &(struct cell_setting){.testbed = NULL}, &outcome), FAR_OK);
     assert_string_equal(outcome.failure, "");
-    assert_int_equal(json_array_size(outcome.runs), 2);
-    const json_t *run = json_array_get(outcome.runs, 1);
-    assert_string_equal(json_string_value(json_object_get(run, "workload")), "get");
-    assert_int_equal(json_integer_value(json_object_get(run, "ops")), 500);
+    assert_int_equal(json_array_size(outcome.runs), 2 * CELL_SEEDS);
+    for (unsigned i = 0; i < 2 * CELL_SEEDS; i++) {
+        const json_t *run = json_array_get(outcome.runs, i);
+        assert_string_equal(json_string_value(json_object_get(run, "workload")),
+                            i % 2 == 0 ? "load" : "get");
+        assert_int_equal(json_integer_value(json_object_get(run, "seed")), 1 + i / 2);
+        assert_int_equal(json_integer_value(json_object_get(run, "ops")), 500);
+    }
     json_decref(outcome.runs);
 }
 
@@ -96,8 +100,43 @@ static void a_table_that_is_to_be_full_is_measured(void **state)
     struct plan_cell *cell = new_full_cell();
     cell->until_full = true;
     assert_int_equal(cell_measure(cell, &(struct cell_setting){.testbed = NULL}, &outcome), FAR_OK);
-    assert_int_equal(json_array_size(outcome.runs), 1);
+    assert_int_equal(json_array_size(outcome.runs), CELL_SEEDS);
     json_decref(outcome.runs);
+}
+
+/* Operations per second of the run, after checking that it was long enough, and warm. */
+static double rate_of_long_run(const json_t *run, const char *workload)
+{
+    assert_string_equal(json_string_value(json_object_get(run, "workload")), workload);
+    assert_true(json_number_value(json_object_get(run, "seconds")) >= CELL_LEAST_MS / 1e3);
+    assert_true(json_number_value(json_object_get(run, "seconds")) < 2 * CELL_LEAST_MS / 1e3);
+    assert_true(json_integer_value(json_object_get(run, "warmup")) > 0);
+    return json_number_value(json_object_get(run, "ops_per_s"));
+}
+
+/* With uniform keys, the more updates there are, the fewer operations: otherwise runs are too short
+ * or begin cold. */
+static void updates_cost_throughput(void **state)
+{
+    (void)state;
+    for (unsigned n = 0; plan_index(n); n++) {
+        struct plan_cell *cell = new_cell(plan_index(n));
+        struct cell_outcome outcome;
+        cell->workloads = "a,b,c";
+        cell->keys = 20000;
+        cell->uniform = true;
+        cell->network = testbed_sephash(16);
+        assert_int_equal(cell_measure(cell, &(struct cell_setting){.testbed = NULL}, &outcome),
+                         FAR_OK);
+        for (unsigned seed = 0; seed < CELL_SEEDS; seed++) {
+            double a = rate_of_long_run(json_array_get(outcome.runs, 3 * seed), "a"),
+                   b = rate_of_long_run(json_array_get(outcome.runs, 3 * seed + 1), "b"),
+                   c = rate_of_long_run(json_array_get(outcome.runs, 3 * seed + 2), "c");
+            assert_true(a <= b);
+            assert_true(b <= c);
+        }
+        json_decref(outcome.runs);
+    }
 }
 
 static void a_stopped_cell_has_no_result(void **state)
@@ -134,10 +173,10 @@ static void the_model_gets_its_clients_by_its_uri(void **state)
     cell->network.depth = 4;
     assert_string_equal(cell_uri(cell, NULL, uri),
                         "model:?nic=cx5&machines=3&threads=36&depth=4&nodes=3&size=4g");
-    assert_int_equal(cell_config(cell, NULL, uri, &config), FAR_OK);
+    assert_int_equal(cell_config(cell, 0, 0, NULL, uri, &config), FAR_OK);
     assert_int_equal(config.threads, 108);
     assert_int_equal(config.depth, 4);
-    assert_int_equal(cell_config(cell, "shm:bed", uri, &config), FAR_OK);
+    assert_int_equal(cell_config(cell, 0, 0, "shm:bed", uri, &config), FAR_OK);
     assert_string_equal(config.pool, "shm:bed");
     assert_int_equal(config.threads, 108);
     assert_int_equal(config.depth, 4);
@@ -259,6 +298,7 @@ int main(void)
         cmocka_unit_test(a_full_table_is_a_failure_of_the_cell),
         cmocka_unit_test(a_full_table_is_a_failure_before_the_first_workload),
         cmocka_unit_test(a_table_that_is_to_be_full_is_measured),
+        cmocka_unit_test(updates_cost_throughput),
         cmocka_unit_test(a_stopped_cell_has_no_result),
         cmocka_unit_test(a_testbed_that_does_not_exist_is_an_error),
         cmocka_unit_test(the_model_gets_its_clients_by_its_uri),
