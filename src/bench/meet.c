@@ -70,7 +70,7 @@ struct meet {
     bool kept, ends; /* the keeper runs; is to end */
     atomic_bool stop;
     uint64_t looked; /* when the others' rows were last read */
-    int failed;      /* the table cannot be used any more */
+    int failed;      /* the meeting is over: a machine was given up, or the table is unusable */
     char detail[ERR_DETAIL_BYTES];
     struct workload_added *added;
     unsigned all;
@@ -239,7 +239,7 @@ static int look(struct meet *m)
     return FAR_OK;
 }
 
-/* Until then, all is repeated every tenth of a second. */
+/* The thread that renews the heartbeat, and looks at those of the others. */
 static void *keep(void *arg)
 {
     struct meet *m = arg;
@@ -670,6 +670,7 @@ static void await_leaving(struct meet *m)
         for (unsigned i = 0; i < m->options.machines; i++)
             here |= i != m->options.rank && m->peer[i].row.state == PRESENT && !m->peer[i].lost;
         all |= !here;
+        rest(m);
         pthread_mutex_unlock(&m->lock);
         if (!all)
             clock_sleep(LOOK_MAX_NS);
