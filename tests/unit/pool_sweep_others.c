@@ -447,6 +447,7 @@ static void meet_while_the_next_comes(struct store_rig *r, struct probe *p,
     next.s = begin_sweep(r, p);
     next.word = probe_get(p, 0, PROBE_CONTROL(sweep)) + SWEEP_COUNT;
     next.came = false;
+    probe_set(p, 0, PROBE_CONTROL(sweeps), probe_get(p, 0, PROBE_CONTROL(sweeps)) + 1);
     announce(next.s);
     assert_true(puppet_sweep_unmet(&next.s->client));
     hook_on(next.s->client.ep);
