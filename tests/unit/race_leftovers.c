@@ -357,6 +357,58 @@ static void a_journal_of_a_subtable_that_is_gone(void **state)
     store_rig_close(&r);
 }
 
+/* This client has claimed the split of a subtable and sealed it, and then its operation failed. Its
+ * next one goes on with the split, and does not wait for the owner of the claim. */
+static void a_split_that_a_client_began_itself_goes_on(void **state)
+{
+    struct far_table_options options = {.tuning = RACE_GROUPS(GROUPS), .hash_seed = 3};
+    struct store_rig r;
+    struct race_spot spot;
+    uint32_t key = 1;
+
+    (void)state;
+    store_rig_open_driven(&r, "mem:?size=4m", NULL, NULL, &options);
+    for (uint32_t i = 0; i < KEYS; i++)
+        assert_int_equal(far_insert(r.session, r.table, &i, sizeof i, &i, sizeof i), FAR_OK);
+    race_rig_find(&r, &key, sizeof key, &spot);
+    seal_some(&r, spot.look.subtable, WORDS, true);
+    store_rig_set(&r, spot.look.subtable, offsetof(struct race_subtable_head, claim),
+                  client_owner_word(&r.session->client));
+    uint64_t began = r.clock->now;
+    assert_int_equal(far_delete(r.session, r.table, &key, sizeof key), FAR_OK);
+    assert_true(r.clock->now == began);
+    expect_keys(&r, key, 0);
+    store_rig_close(&r);
+}
+
+/* Its header is damaged, so what its other words say leads nowhere. */
+static void a_journal_of_a_damaged_subtable_changes_nothing(void **state)
+{
+    const uint64_t forward_at = offsetof(struct race_subtable_head, forward);
+    struct store_rig r;
+
+    (void)state;
+    rig(&r);
+    const struct race_view *view = race_rig_view(&r);
+    uint64_t entry = view->entries[0];
+    gaddr at = race_entry_subtable(entry);
+    const struct table_desc *desc = &r.table->index.desc;
+    struct journal_entry line = {.owner = DEAD,
+                                 .subject = {.place = (uint16_t)desc->id, .tag = desc->serial},
+                                 .data = &entry,
+                                 .len = sizeof entry};
+    uint64_t header = store_rig_get(&r, at, offsetof(struct race_subtable_head, header));
+    store_rig_set(&r, at, offsetof(struct race_subtable_head, header), header ^ 1);
+    store_rig_set(&r, at, forward_at, view->root);
+    int rc = r.pool->pool.recover(r.pool->pool.tables, &r.session->op, &line);
+    assert_int_equal(rc, FAR_OK);
+    assert_true(store_rig_get(&r, view->directory, 0) == entry);
+    store_rig_set(&r, at, forward_at, 0);
+    store_rig_set(&r, at, offsetof(struct race_subtable_head, header), header);
+    expect_keys(&r, KEYS, 0);
+    store_rig_close(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -368,6 +420,8 @@ int main(void)
         cmocka_unit_test(an_empty_subtable_is_split),
         cmocka_unit_test(a_split_that_the_directory_never_heard_of),
         cmocka_unit_test(a_journal_of_a_subtable_that_is_gone),
+        cmocka_unit_test(a_split_that_a_client_began_itself_goes_on),
+        cmocka_unit_test(a_journal_of_a_damaged_subtable_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
