@@ -618,17 +618,16 @@ function sheet(where) {
 
 /* ---- results of farside reproduce: experiments and claims ------------------------------------ */
 
-const verdictStyle = ({verdict}) =>
-  verdict === 'holds' ? 'good' : verdict.startsWith('does') ? 'bad' : 'open';
-const countClaims = (experiments, style) =>
-  experiments.flatMap(e => e.claims ?? []).filter(claim => verdictStyle(claim) === style).length;
+const VERDICTS = {'holds': 'good', 'same direction, other size': 'open', 'does not hold': 'bad',
+                  'cannot be told': 'open', 'not run': 'open'};
+const countClaims = (experiments, verdict) =>
+  experiments.flatMap(e => e.claims ?? []).filter(claim => claim.verdict === verdict).length;
 
 function claimItem(claim) {
-  const style = verdictStyle(claim);
+  const style = VERDICTS[claim.verdict] ?? 'open';
   return html('li', {}, html('span', {class: `verdict ${style}`}, claim.verdict), html('div', {},
     paragraph('', html('b', {}, claim.name), ` (${claim.source}): ${claim.claim}`),
-    paragraph('soft', `Here: ${claim.found}`),
-    style === 'bad' && claim.reason ? paragraph('soft', claim.reason) : ''));
+    paragraph('soft', `Here: ${claim.found}`)));
 }
 
 function experiment(where) {
@@ -645,17 +644,16 @@ function experiment(where) {
 }
 
 function reproduction(where) {
-  const result = find(where), all = result.experiments;
-  const [hold, fail, open] = ['good', 'bad', 'open'].map(style => countClaims(all, style));
+  const result = find(where), all = result.experiments, verdicts = Object.keys(VERDICTS);
   return [heading("The papers' experiments, repeated", result),
     html('div', {class: 'card'}, facts([
-      ['claims', `${hold} hold, ${fail} do not hold, ${open} cannot be told here`],
+      ['claims', verdicts.map(verdict => `${verdict}: ${countClaims(all, verdict)}`).join('; ')],
       ['size', result.quick ? 'fewer keys, operations and points (--quick)' : 'full'],
       ['complete', result.complete ? 'yes' : 'no'], ...machineFacts(result.machine)]),
       table("Experiments, and the papers' claims about them", true,
-        ['experiment', 'hold', 'do not hold', 'cannot be told'], all.map(e => [
+        ['experiment', ...verdicts], all.map(e => [
           named(html('a', {href: `#${e.name}`}, e.name)),
-          ...['good', 'bad', 'open'].map(style => field(tick(countClaims([e], style))))]))),
+          ...verdicts.map(verdict => field(tick(countClaims([e], verdict))))]))),
     ...all.map((_, n) => experiment(`${where}/experiments/${n}`))];
 }
 

@@ -69,18 +69,14 @@ static void race_c11(const struct results *r, struct claim_finding *f)
                  gain[0], gain[1], gain[2], gain[3]);
 }
 
-#define PROCESSOR                                                                                  \
-    "The gain ends where the client's processor is busy. What the model charges for an operation " \
-    "is not what the paper's machine and code took."
-
 static const struct claim claims[] = {
     {"RACE-CLAIM-10", "RACE 5.2.8",
      "the throughput grows up to 8 tasks and no more beyond (here: by less than 15 %)", race_c10,
-     PROCESSOR},
+     NULL},
     {"RACE-CLAIM-11", "RACE 5.2.8",
      "16 tasks have 2.2 (insert), 2.6 (search), 2.7 (delete), 2.4 (update) times the throughput of "
      "one (here: two thirds to one and a half of that)",
-     race_c11, PROCESSOR},
+     race_c11, NULL},
     {.name = NULL},
 };
 

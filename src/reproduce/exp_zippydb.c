@@ -53,10 +53,23 @@ static void shard_c26(const struct results *r, struct claim_finding *f)
         race[d] = rate(r, "shard", d) / rate(r, "race", d);
         sephash[d] = rate(r, "shard", d) / rate(r, "sephash", d);
     }
-    claim_decide(f, CLAIM_ALL(race[0] - 1.05, race[1] - 1.05, sephash[0] - 1.05, sephash[1] - 1.05),
+    claim_decide(f,
+                 CLAIM_ALL(claim_more(race[0], 1, 6), claim_more(race[1], 1, 6),
+                           claim_more(sephash[0], 1, 1.9), claim_more(sephash[1], 1, 1.9)),
                  "%.2f times RACE and %.2f times SepHash with uniform keys, %.2f and %.2f with "
-                 "zipfian ones (here: 1.05 at least)",
+                 "zipfian ones",
                  race[0], sephash[0], race[1], sephash[1]);
+}
+
+static double trips(const struct results *r, const char *index)
+{
+    return results_op(r, "zippydb", "get", "rtts", "%s-%s", index, keys[0]);
+}
+
+static bool gets_take_two(const struct results *r, char *numbers, size_t room)
+{
+    snprintf(numbers, room, "%.2f round trips, RACE %.2f", trips(r, "shard"), trips(r, "race"));
+    return trips(r, "shard") > 1.9 && trips(r, "race") > 1.9;
 }
 
 static const struct claim claims[] = {
@@ -64,8 +77,10 @@ static const struct claim claims[] = {
      "in two workloads of ZippyDB SHARD has 6.0 and 12.6 times the throughput of RACE, 1.9 and 2.2 "
      "times that of SepHash",
      shard_c26,
-     "Farside's SHARD reads the block and compares the whole key, so a get takes two round trips "
-     "as in RACE, and one more than in the paper."},
+     CLAIM_REASON(
+         "A get of SHARD reads the block and compares the whole key, so it takes two round "
+         "trips, as in RACE",
+         gets_take_two)},
     {.name = NULL},
 };
 

@@ -90,7 +90,6 @@ static void print_text(const struct sheet *s, FILE *out, const char *title)
             columns_text(&row, s->text[r][c]);
         columns_end(&row);
     }
-    fputs("\n", out);
 }
 
 /* A number, a text, or null for a number that is not known. */
@@ -118,20 +117,106 @@ static json_t *json_rows(const struct sheet *s)
     return NULL;
 }
 
-static json_t *json_sheet(const struct sheet *s, const char *title)
+/* The least and the most that a seed has at that place of the table. False: there is no number. */
+static bool spread(const struct sheet_sink *out, size_t row, size_t column, double range[2])
+{
+    range[0] = INFINITY;
+    range[1] = -INFINITY;
+    for (unsigned i = 0; i < CELL_SEEDS; i++) {
+        const json_t *rows = json_object_get(json_array_get(out->of_seed[i], out->tables), "rows");
+        const json_t *at = json_array_get(json_array_get(rows, row), column);
+        if (!json_is_number(at))
+            return false;
+        range[0] = fmin(range[0], json_number_value(at));
+        range[1] = fmax(range[1], json_number_value(at));
+    }
+    return true;
+}
+
+/* For each row, [least, most] of each number, and null for what is none. */
+static json_t *json_spread(const struct sheet *s, const struct sheet_sink *out)
+{
+    json_t *rows = json_array();
+    int bad = rows ? 0 : -1;
+    double range[2];
+    for (unsigned r = 0; r < s->rows; r++) {
+        json_t *row = json_array();
+        for (unsigned c = 0; c < SHEET_COLUMNS_MAX && *s->text[0][c]; c++)
+            bad |= json_array_append_new(row, !isnan(s->number[r][c]) && spread(out, r, c, range)
+                                                  ? json_pack("[f, f]", range[0], range[1])
+                                                  : json_null());
+        bad |= json_array_append_new(rows, row);
+    }
+    if (bad == 0)
+        return rows;
+    json_decref(rows);
+    return NULL;
+}
+
+static json_t *json_sheet(const struct sheet *s, const struct sheet_sink *out, const char *title)
 {
     const char *head = s->text[0][0];
     bool axis = *head && head[strlen(head) - 1] == ':';
     const char *lines = axis ? "rows" : s->lines ? "columns" : NULL;
     return OUT_OBJECT({"title", out_text(title)}, {"left", out_count(s->left)},
-                      {"lines", out_text(lines)}, {"rows", json_rows(s)});
+                      {"lines", out_text(lines)}, {"rows", json_rows(s)},
+                      {"spread", json_spread(s, out)});
+}
+
+/* Numbers whose seeds differ by more than this part are named, with their range. */
+#define WIDE 0.1
+
+/* What the columns on the left say of the row, also where that is in a row above. */
+static void name_of_row(const struct sheet *s, unsigned row, char *name, size_t room)
+{
+    *name = '\0';
+    for (unsigned c = 0; c < s->left; c++) {
+        unsigned r = row;
+        while (r > 1 && c + 1 < s->left && strspn(s->text[r][c], " ") == strlen(s->text[r][c]))
+            r--;
+        size_t used = strlen(name);
+        snprintf(name + used, room - used, "%s%s", c > 0 ? " " : "", s->text[r][c]);
+    }
+}
+
+/* Says how far the seeds are apart. */
+static void print_spread(const struct sheet *s, const struct sheet_sink *out)
+{
+    char text[4096] = "", name[2 * SHEET_TEXT_BYTES];
+    double others = 0, range[2];
+    bool any = false;
+    for (unsigned r = 1; r < s->rows; r++)
+        for (unsigned c = 0; c < SHEET_COLUMNS_MAX; c++) {
+            if (isnan(s->number[r][c]) || !spread(out, r, c, range))
+                continue;
+            double width = range[1] > range[0] ? (range[1] - range[0]) / fabs(s->number[r][c]) : 0;
+            any = true;
+            if (width <= WIDE) {
+                others = fmax(others, width);
+                continue;
+            }
+            size_t used = strlen(text);
+            name_of_row(s, r, name, sizeof name);
+            snprintf(text + used, sizeof text - used, "%s%s, %s %.4g to %.4g", used > 0 ? "; " : "",
+                     name, s->text[0][c], range[0], range[1]);
+        }
+    if (!any)
+        return;
+    fprintf(out->text, "  Spread of the seeds: %s%.1f %%%s\n", *text ? "up to " : "at most ",
+            100 * others, *text ? ", and" : "");
+    if (*text)
+        text_wrap(out->text, "  ", text);
 }
 
 void sheet_print(struct sheet *s, struct sheet_sink *out, const char *title)
 {
-    if (out->text)
+    if (out->text) {
         print_text(s, out->text, title);
+        print_spread(s, out);
+        fputs("\n", out->text);
+    }
     if (out->json)
-        out->failed |= json_array_append_new(out->json, json_sheet(s, title)) != 0;
+        out->failed |= json_array_append_new(out->json, json_sheet(s, out, title)) != 0;
+    out->tables++;
     sheet_init(s);
 }

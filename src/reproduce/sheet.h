@@ -6,6 +6,7 @@
 #ifndef REPRODUCE_SHEET_H
 #define REPRODUCE_SHEET_H
 
+#include "reproduce/cell.h"
 #include "reproduce/plan.h"
 
 #include <jansson.h>
@@ -29,7 +30,9 @@ struct sheet {
 struct sheet_sink {
     FILE *text;
     json_t *json;
-    bool failed; /* memory ran out; to be looked at after the last table */
+    json_t *of_seed[CELL_SEEDS]; /* the same tables of each seed, for the spread */
+    unsigned tables;             /* so far */
+    bool failed;                 /* memory ran out; to be looked at after the last table */
 };
 
 /* Begins an empty table. */

@@ -20,7 +20,7 @@ def bench(pool, *runs):
 def experiment(name, lines, *rows):
     """An experiment with one table."""
     claim = {"name": "C1", "source": "5.4", "claim": "it rises", "verdict": "does not hold",
-             "found": "it falls", "reason": "a reason"}
+             "found": "it falls"}
     return {"name": name, "summary": "x", "after": "y", "here": "z", "claims": [claim],
             "cells": [{"name": "cell 7", "failure": "no memory"}],
             "tables": [{"title": "Rates:", "left": 1, "lines": lines, "rows": rows}]}
