@@ -10,6 +10,7 @@
 #include "memd/transports.h"
 
 #include "base/clock.h"
+#include "base/crowd.h"
 #include "base/fds.h"
 #include "fabric/ucx/ucx_common.h"
 
@@ -66,6 +67,8 @@ struct ucx_thread {
     _Atomic bool stop;
     struct ucx_client *client[SLOTS_MAX]; /* by slot - 1 */
     unsigned clients, strangers, ending;
+    struct crowd crowd;
+    uint64_t idle_since;   /* when it found nothing to do for the first time */
     uint64_t look_at;      /* when strangers are to be looked at again, by the coarse clock */
     struct reply *kept[2]; /* free buffers, small and large */
     unsigned kept_count[2];
@@ -438,6 +441,18 @@ static void sleep_until_event(struct ucx_thread *t)
         eventfd_read(t->wake, &woken);
 }
 
+/* Has an idle thread polled long enough that it should sleep? */
+static bool is_sleepy(struct ucx_thread *t, unsigned idle)
+{
+    if (idle == 1)
+        t->idle_since = clock_ns();
+    if (idle >= CROWD_POLLS && crowd_lasts(&t->crowd, t->idle_since))
+        return true;
+    if (idle == SPINS)
+        crowd_note(&t->crowd, t->idle_since, clock_ns());
+    return idle > SPINS;
+}
+
 static void drain(struct ucx_thread *t)
 {
     uint64_t start = clock_ns();
@@ -481,7 +496,7 @@ static void *serve(void *arg)
             idle = 0;
         if (t->ending > 0 || (t->strangers > 0 && clock_coarse_ns() >= t->look_at))
             end_clients(t);
-        if (!busy && ++idle > SPINS)
+        if (!busy && is_sleepy(t, ++idle))
             sleep_until_event(t);
     }
     drain(t);

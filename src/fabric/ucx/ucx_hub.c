@@ -173,6 +173,15 @@ static void follow(struct ucx_ep *e)
     e->following = false;
 }
 
+/* CROWD-1 */
+static void yield(struct ucx_hub *h, uint64_t now)
+{
+    ucx_hub_exit(h);
+    sched_yield();
+    ucx_hub_enter(h);
+    crowd_note(&h->crowd, now, clock_ns());
+}
+
 void ucx_hub_wait(struct ucx_ep *e, struct ucx_spin *p)
 {
     struct ucx_hub *h = e->hub;
@@ -188,14 +197,18 @@ void ucx_hub_wait(struct ucx_ep *e, struct ucx_spin *p)
         ucx_hub_tend(h, 0);
         return;
     }
-    if (++p->idle == SPINS) {
-        p->since = clock_ns();
-    } else if (p->idle > SPINS && clock_ns() - p->since > SPIN_NS) {
+    if (++p->idle < SPINS && p->idle != CROWD_POLLS)
+        return;
+    uint64_t now = clock_ns();
+    if (p->idle == SPINS)
+        p->since = now;
+    if (crowd_lasts(&h->crowd, now)) {
+        sleep_until_event(h);
+        p->idle = 0;
+    } else if (p->idle > SPINS && now - p->since > SPIN_NS) {
         sleep_until_event(h);
     } else if (p->idle > SPINS) {
-        ucx_hub_exit(h);
-        sched_yield();
-        ucx_hub_enter(h);
+        yield(h, now);
     }
 }
 

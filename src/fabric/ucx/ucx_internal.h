@@ -19,6 +19,7 @@
 #ifndef UCX_INTERNAL_H
 #define UCX_INTERNAL_H
 
+#include "base/crowd.h"
 #include "fabric/ucx/ucx_common.h"
 
 #include <pthread.h>
@@ -135,6 +136,7 @@ struct ucx_hub {
     int fd;
     uint64_t seq;    /* of the last question or batch    */
     uint64_t looked; /* when deadlines were last checked */
+    struct crowd crowd;
     struct flight *free_flights;
     struct leg *free_legs;
     unsigned free_leg_count;
