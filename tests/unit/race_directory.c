@@ -384,6 +384,39 @@ static void two_operations_that_attach_at_once_leave_one_view(void **state)
     store_rig_close(&r);
 }
 
+/* A directory of four entries is doubled for a split. Others have noted splits in the new half
+ * already, and begun to double it once more. Nothing that they have noted is undone. */
+static void a_directory_that_is_doubled_keeps_what_others_have_noted(void **state)
+{
+    struct store_rig r = rig();
+    struct probe p;
+
+    (void)state;
+    probe_open(&p, r.fab);
+    put(&r, 0);
+    struct race_view *view = race_rig_view(&r);
+    gaddr at = race_entry_subtable(view->entries[0]);
+    uint64_t split = race_entry(at, 2), x = race_entry(at + RACE_PAGE, 1),
+             y = race_entry(at + 2 * RACE_PAGE, 1);
+    uint64_t newer = race_entry(at + 3 * RACE_PAGE, 3), forward = 101ull << 28 | 100;
+    uint64_t child[2] = {race_forward_entry(forward, 0, 3), race_forward_entry(forward, 1, 3)};
+    const uint64_t before[16] = {split, x, newer, y, 0,     newer, 0, 0,
+                                 split, 0, 0,     0, split, 0,     0, 0};
+    const uint64_t after[16] = {child[0], x, newer, y, child[1], newer, 0, y,
+                                child[0], 0, 0,     0, child[1], 0,     0, 0};
+    for (unsigned i = 0; i < 16; i++)
+        probe_set(&p, view->directory, 8ull * i, before[i]);
+    probe_set(&p, view->root, 0, 2);
+    assert_int_equal(op_begin(&r.session->op, NULL), FAR_OK);
+    assert_int_equal(race_update_directory(&r.session->op, view, split, 0, forward), FAR_OK);
+    op_end(&r.session->op);
+    assert_int_equal(probe_get(&p, view->root, 0), 3);
+    for (unsigned i = 0; i < 16; i++)
+        assert_true(probe_get(&p, view->directory, 8ull * i) == after[i]);
+    probe_close(&p);
+    store_rig_close(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -391,6 +424,7 @@ int main(void)
         cmocka_unit_test(a_cache_with_an_ancestor_is_not_up_to_date),
         cmocka_unit_test(a_cache_that_was_read_meanwhile_is_not_up_to_date),
         cmocka_unit_test(a_directory_that_doubles_is_read_as_it_is_then),
+        cmocka_unit_test(a_directory_that_is_doubled_keeps_what_others_have_noted),
         cmocka_unit_test(a_split_is_noted_again_if_the_directory_was_doubled),
         cmocka_unit_test(a_directory_has_the_version_of_before_it_was_read),
         cmocka_unit_test(a_journal_names_the_table_that_is_split),
