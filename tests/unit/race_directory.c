@@ -417,6 +417,38 @@ static void a_directory_that_is_doubled_keeps_what_others_have_noted(void **stat
     store_rig_close(&r);
 }
 
+/* An entry of the directory leads to an ancestor of the subtable that was split, whose header is
+ * damaged. So what that says of its children is not noted. */
+static void a_damaged_ancestor_is_not_believed(void **state)
+{
+    const uint64_t forward = 101ull << 28 | 100,
+                   header_at = offsetof(struct race_subtable_head, header);
+    struct store_rig r = rig();
+    struct probe p;
+
+    (void)state;
+    probe_open(&p, r.fab);
+    put(&r, 0);
+    struct race_view *view = race_rig_view(&r);
+    uint64_t older = view->entries[0];
+    unsigned depth = race_entry_depth(older);
+    gaddr at = race_entry_subtable(older);
+    for (uint64_t i = 0; i < 4ull << depth; i++)
+        probe_set(&p, view->directory, 8 * i, older);
+    probe_set(&p, view->root, 0, depth + 2);
+    probe_set(&p, at, offsetof(struct race_subtable_head, forward), forward);
+    probe_set(&p, at, header_at, probe_get(&p, at, header_at) ^ 1);
+    assert_int_equal(op_begin(&r.session->op, NULL), FAR_OK);
+    assert_int_equal(race_update_directory(&r.session->op, view,
+                                           race_entry(at + RACE_PAGE, depth + 1), 0, forward),
+                     FAR_CORRUPT);
+    op_end(&r.session->op);
+    for (uint64_t i = 0; i < 4ull << depth; i++)
+        assert_true(probe_get(&p, view->directory, 8 * i) == older);
+    probe_close(&p);
+    store_rig_close(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -425,6 +457,7 @@ int main(void)
         cmocka_unit_test(a_cache_that_was_read_meanwhile_is_not_up_to_date),
         cmocka_unit_test(a_directory_that_doubles_is_read_as_it_is_then),
         cmocka_unit_test(a_directory_that_is_doubled_keeps_what_others_have_noted),
+        cmocka_unit_test(a_damaged_ancestor_is_not_believed),
         cmocka_unit_test(a_split_is_noted_again_if_the_directory_was_doubled),
         cmocka_unit_test(a_directory_has_the_version_of_before_it_was_read),
         cmocka_unit_test(a_journal_names_the_table_that_is_split),
