@@ -28,6 +28,7 @@ static const struct workload workloads[] = {
     {"put", "put of keys that exist", {[WORKLOAD_PUT] = 100}, false},
     {"update", "update", {[WORKLOAD_UPDATE] = 100}, false},
     {"insert", "insert of new keys", {[WORKLOAD_INSERT] = 100}, false},
+    {"add", "put of new keys", {[WORKLOAD_ADD] = 100}, false},
     {"delete", "delete, another key each time", {[WORKLOAD_DELETE] = 100}, false},
     {"modify",
      "far_modify() that increments a counter in the value",
@@ -60,12 +61,12 @@ const struct workload *workload_find(const char *name)
 
 bool workload_is_load(const struct workload *w)
 {
-    return w->percent[WORKLOAD_ADD] > 0;
+    return strcmp(w->name, "load") == 0;
 }
 
 bool workload_adds(const struct workload *w)
 {
-    return workload_is_load(w) || w->percent[WORKLOAD_INSERT] > 0;
+    return w->percent[WORKLOAD_ADD] > 0 || w->percent[WORKLOAD_INSERT] > 0;
 }
 
 bool workload_deletes(const struct workload *w)

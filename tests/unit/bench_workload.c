@@ -36,9 +36,10 @@ static void refuse(const char *text, const char *why)
 static void bad_lists_are_refused_with_the_reason(void **state)
 {
     (void)state;
-    refuse("load,x",
-           "unknown workload 'x' (available: load, a, b, c, d, e, f, get, miss, put, update, "
-           "insert, delete, modify, iterate, scan, zippydb, and mixes such as insert=30+get=70)");
+    refuse(
+        "load,x",
+        "unknown workload 'x' (available: load, a, b, c, d, e, f, get, miss, put, update, "
+        "insert, add, delete, modify, iterate, scan, zippydb, and mixes such as insert=30+get=70)");
     refuse("", "unknown workload ''");
     refuse("a,", "unknown workload ''");
     refuse("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
