@@ -35,51 +35,45 @@ expect_err "cannot make the directory 'nowhere/results'"
 [ ! -e reproduction ] || failed "made a directory"
 
 # ---- a small experiment ----
-run reproduce rtts --quick --json json
+run reproduce locks --quick --json json
 expect_code 0
 expect_no_err
-expect_out "== rtts: round trips of each operation"
+expect_out "== locks: rows of a lock, and locks of a word, in RCuckoo"
 expect_out "(--quick)"
-expect_out "RCUCKOO-CLAIM-1 (RCuckoo 1)"
+expect_out "RCUCKOO-CLAIM-16 (RCuckoo Fig. 5)"
+expect_out "Spread of the seeds: "
 expect_out "-> holds: "
 expect_out "-> does not hold: "
 awk 'length > 100 { exit 1 }' out || failed "has lines of more than 100 columns"
-[ "$(ls reproduction)" = rtts ] || failed "made something else"
-[ "$(ls reproduction/rtts | paste -sd' ')" = "chime.json race.json rcuckoo.json sephash.json shard.json" ] ||
-    failed "keeps other files: $(ls reproduction/rtts)"
+[ "$(ls reproduction)" = locks ] || failed "made something else"
+[ "$(find reproduction/locks -name "late-locks-*.json" | wc -l)" -eq 4 ] ||
+    failed "keeps other files: $(ls reproduction/locks)"
 grep -q '"verdict": "does not hold"' json || failed "has no verdicts in the JSON"
 grep -q '"complete": true' json || failed "says in the JSON that it is not complete"
 verdicts() { grep -oE -e '^  [A-Z]+-C[0-9]+|-> [a-z ]*:' out; }
 verdicts >first
 
 # ---- again ----
-run reproduce rtts --quick
+run reproduce locks --quick
 expect_code 1
-expect_err "already has results of rtts: use them with --resume, replace them with --force"
+expect_err "already has results of locks: use them with --resume, replace them with --force"
 # Only what is missing, or of another configuration, is measured.
-rm reproduction/rtts/race.json
-sed -i 's/"keys": [0-9]*/"keys": 7/' reproduction/rtts/shard.json
-touch -d 2001-01-01 reproduction/rtts/*.json
-run reproduce rtts --quick --resume
+rm reproduction/locks/late-locks-1.json
+sed -i 's/"keys": [0-9]*/"keys": 7/' reproduction/locks/late-locks-4.json
+touch -d 2001-01-01 reproduction/locks/*.json
+run reproduce locks --quick --resume
 expect_code 0
 expect_err "note: 1 result of another configuration or version was measured again"
 verdicts | cmp -s first || failed "judges otherwise than the first time"
 [ "$(find reproduction -newermt 2002-01-01 -name '*.json' | sort | paste -sd' ')" = \
-    "reproduction/rtts/race.json reproduction/rtts/shard.json" ] || failed "measured other things again"
-run reproduce rtts --quick --resume
+    "reproduction/locks/late-locks-1.json reproduction/locks/late-locks-4.json" ] || failed "measured other things again"
+run reproduce locks --quick --resume
 expect_code 0
 expect_no_err
 verdicts | cmp -s first || failed "judges otherwise than the first time"
-run reproduce rtts --quick --force
+run reproduce locks --quick --force
 expect_code 0
 [ -z "$(find reproduction ! -newermt 2002-01-01 -name '*.json')" ] || failed "did not measure everything again"
-
-# ---- the model against measurements ----
-run reproduce nic --quick --out nic
-expect_code 0
-expect_no_err
-expect_out "== nic: "
-expect_out "MODEL-CLAIM-1 (the grids)"
 
 # ---- a signal ----
 # A script's background jobs ignore SIGINT unless it has job control.
