@@ -244,13 +244,14 @@ json_t *bench_json(const struct bench_config *c, json_t *runs, const struct summ
                    json_t *drops, bool interrupted)
 {
     char time[MACHINE_TIME_BYTES];
-    return OUT_OBJECT(
-        {"farside", out_text(far_version())}, {"time", out_text(machine_time(time))},
-        {"machine", machine_json()}, {"hosts", c->meet ? json_hosts(c) : json_null()}, {"pool", out_text(c->pool)},
-        {"key_size", out_count(c->sizes.key.min)}, {"key_size_max", out_count(c->sizes.key.max)},
-        {"value_size", out_count(c->sizes.value.min)},
-        {"value_size_max", out_count(c->sizes.value.max)}, {"theta", json_real(c->theta)},
-        {"seed", out_count(c->seed)}, {"expected_keys", out_count(c->expected_keys)},
-        {"interrupted", json_boolean(interrupted)}, {"runs", json_incref(runs)},
-        {"summary", json_summaries(summaries)}, {"tables", json_incref(drops)});
+    return OUT_OBJECT({"farside", out_text(far_version())}, {"time", out_text(machine_time(time))},
+                      {"machine", machine_json()}, {"hosts", c->meet ? json_hosts(c) : json_null()},
+                      {"pool", out_text(c->pool)}, {"key_size", out_count(c->sizes.key.min)},
+                      {"key_size_max", out_count(c->sizes.key.max)},
+                      {"value_size", out_count(c->sizes.value.min)},
+                      {"value_size_max", out_count(c->sizes.value.max)},
+                      {"theta", json_real(c->theta)}, {"seed", out_count(c->seed)},
+                      {"expected_keys", out_count(c->expected_keys)},
+                      {"interrupted", json_boolean(interrupted)}, {"runs", json_incref(runs)},
+                      {"summary", json_summaries(summaries)}, {"tables", json_incref(drops)});
 }

@@ -314,8 +314,8 @@ static void write_options(const struct bench_config *c, const struct thread_list
         far_version(), sizeof(struct bench_run), c->keys, c->ops, c->repeat,
         threads_text(threads, list), c->depth, c->rate, c->warmup, z->key.min, z->key.max,
         z->value.min, z->value.max, bench_dist_name(c->dist), c->dist_given ? "" : " (default)",
-        c->theta, c->seed, c->counters, c->expected_keys, c->keep, indexes->text ? indexes->text : "all",
-        c->tuning ? c->tuning : "");
+        c->theta, c->seed, c->counters, c->expected_keys, c->keep,
+        indexes->text ? indexes->text : "all", c->tuning ? c->tuning : "");
     for (unsigned i = 0; i < c->workloads.count && len < MEET_OPTIONS_MAX; i++)
         len += (size_t)snprintf(text + len, MEET_OPTIONS_MAX - len, "%s%s", i > 0 ? "," : "",
                                 c->workloads.item[i].name);

@@ -42,7 +42,7 @@ struct plan_cell {
     char tuning[PLAN_TUNING_BYTES]; /* "": the defaults */
     const char *workloads;          /* for workload_parse(); each runs on tables of its own */
     uint64_t keys;
-    uint64_t ops; /* on a network, runs also last for CELL_LEAST_MS at least */
+    uint64_t ops;           /* on a network, runs also last for CELL_LEAST_MS at least */
     uint64_t expected_keys; /* the room that the table begins with; 0: it starts small */
     unsigned key_size, value_size;
     bool uniform;       /* all workloads draw keys uniformly; else as farside bench does */

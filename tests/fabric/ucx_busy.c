@@ -1,6 +1,6 @@
-/* A client of ucx: on a busy machine (CROWD-1). The test has its own clock, sched_yield() and poll():
- * as long as the node is stopped, the client polls in vain, and the first of these calls lets the
- * node continue. */
+/* A client of ucx: on a busy machine (CROWD-1). The test has its own clock, sched_yield() and
+ * poll(): as long as the node is stopped, the client polls in vain, and the first of these calls
+ * lets the node continue. */
 #include "base/crowd.h"
 #include "support/memd_child.h"
 #include "fabric/rig.h"
