@@ -133,6 +133,8 @@ void check_plan(struct check *c)
     p->knobs.fingerprint_mask = fingerprint_mask[tape_choose(t, 3, TAPE_SETUP)];
     p->knobs.generation_mask = generation_mask[p->hash_seed % 3];
     p->knobs.hits = (unsigned)(p->hash_seed / 3 % 3);
+    if (p->hash_seed % 2 == 0) /* then most keys of a leaf leave its stem */
+        p->knobs.stem_slack = 0;
     p->knobs.tick_ops = 1 + tape_choose(t, 3, TAPE_SETUP);
     if (2 * c->set->clients <= CONCURRENT_MAX && tape_chance(t, 1, 3, TAPE_SETUP))
         p->ring = 2 + (3 * c->set->clients <= CONCURRENT_MAX && tape_choose(t, 2, TAPE_SETUP));

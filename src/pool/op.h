@@ -43,6 +43,7 @@ struct knobs {
     uint64_t turn_patience;  /* nanoseconds, drawn below this for each turn; 0: see turns.c    */
     unsigned hits;          /* gets that found their keys, until RCuckoo's do with fewer READs    */
     unsigned iterate_parts; /* parts of a table that a call of an iteration reads at most    */
+    unsigned stem_slack;    /* common bytes that the stem of a new leaf of CHIME does not have */
     unsigned resize_steps;  /* versions that a resize of a SHARD table goes over, at least    */
     bool scatters;          /* objects that any node may hold are dealt to all nodes, in pairs */
 

@@ -17,6 +17,7 @@ const struct knobs pool_knobs_default = {
     .bundle_max = BUNDLE_MAX,
     .hits = 64,
     .iterate_parts = UINT32_MAX,
+    .stem_slack = 4,
     .resize_steps = 1,
     .group_words = 4096,
     .group_spares = 3,

@@ -81,6 +81,17 @@
  *       counts all its places. A repair corrects the head if one flipped bit explains it (FLIP-1):
  *       the head's checksum, the level and a group that fits the name prove it.
  *
+ *   CHIME-C14  Stems. A leaf may have a stem, which is a beginning of its separator. K of a key
+ *       that begins with it is what follows; K of any other key is the highest number. No key of
+ *       the leaf is below the separator, so a key without the stem is above all that have it: if
+ *       keys ascend, their Ks do not descend. That holds in any range which begins at the
+ *       separator, so the stem stays right while splits and merges move the end of the range.
+ *       Separator and stem never change, and the name has both, so whoever knows the name of a leaf
+ *       computes the Ks that are in it. An entry that comes from a leaf with another stem gets its
+ *       new K before any group names it: in a node that is not born, or in an empty entry of the
+ *       left node of a merge. K of an inline pair is the whole key, so a leaf with a stem has
+ *       blocks only.
+ *
  * Progress: nobody waits for a lock while holding one. Every loop is bounded and ends with
  * FAR_CONTENTION.
  */
@@ -143,6 +154,8 @@ struct chime_bound {
     struct slice bytes;
 };
 uint64_t chime_prefix(struct slice key);
+/* The bytes of a bound. Those of one that has only k are put into `text`. */
+struct slice chime_bound_bytes(const struct chime_bound *bound, char text[8]);
 static inline struct chime_bound chime_key_bound(struct slice key)
 {
     return (struct chime_bound){chime_prefix(key), key};
@@ -154,6 +167,15 @@ static inline bool chime_reaches(const struct chime_bound *key, const struct chi
         return key->k > separator->k;
     return separator->bytes.data == NULL || index_key_compare(key->bytes, separator->bytes) >= 0;
 }
+
+/* The stem of a leaf: a beginning of its separator, which Ks of blocks leave out (CHIME-C14). */
+struct chime_stem {
+    unsigned len;
+    uint64_t hash; /* of its bytes; 0: there are none */
+};
+struct chime_stem chime_stem(const struct chime_view *view, const void *bytes, unsigned len);
+/* K of a key in a leaf with that stem. The key is not below the leaf. */
+uint64_t chime_k(const struct chime_view *view, const struct chime_stem *stem, struct slice key);
 
 /* A key, and where it belongs in its leaf. */
 struct chime_key {
@@ -194,8 +216,13 @@ struct chime_name chime_head_name(gaddr at, const struct chime_head *head);
 /* That of a node that is dead. */
 struct chime_name chime_dead_name(gaddr at, const struct chime_head *head);
 uint64_t chime_head_sum(const struct chime_view *view, gaddr at, const struct chime_head *head);
-/* Of the bytes of a long separator (struct chime_edge); 0 if there are none. */
-uint64_t chime_text_sum(const struct chime_view *view, struct slice bytes);
+static inline struct chime_stem chime_head_stem(const struct chime_head *head)
+{
+    return (struct chime_stem){chime_edge_stem(&head->low), head->stem};
+}
+/* Of the bytes of a long separator, and how long the stem is (struct chime_edge); 0 if there are
+ * none. */
+uint64_t chime_text_sum(const struct chime_view *view, struct slice bytes, unsigned stem);
 
 bool chime_group_whole(struct chime_seal seal, unsigned group, const uint64_t *words);
 /* Sets tag and checksum of a group whose kinds, era and entries are set. */
@@ -230,7 +257,7 @@ enum chime_fit chime_judge(const struct chime_view *view, uint64_t *node, struct
  * key. */
 uint64_t chime_candidates(const struct chime_view *view, uint64_t *node,
                           const struct chime_key *key, struct chime_window w,
-                          const struct chime_name *name, int *exact);
+                          const struct chime_name *name, const struct chime_stem *stem, int *exact);
 /* The home of a leaf's entry. */
 unsigned chime_entry_home(const struct chime_view *view, uint64_t *node, unsigned place);
 /* Bit p: entry p is free. */
@@ -296,6 +323,7 @@ struct chime_harm {
 struct chime_held {
     gaddr at; /* 0: none */
     struct chime_name name;
+    struct chime_stem stem;
     uint64_t *node;                 /* an image */
     struct chime_window have;       /* the groups that were read */
     bool whole;                     /* the head was, too */
@@ -375,6 +403,7 @@ struct chime_child {
 struct chime_long {
     gaddr at;
     uint64_t sum;
+    uint64_t stem;        /* a hash of its bytes */
     uint32_t offset, len; /* of the rest of its bytes; the offset is from that of the node */
 };
 struct chime_inner {
@@ -387,8 +416,16 @@ struct chime_inner {
     uint8_t level;
     struct chime_child child[];
 };
+/* What the block of a long separator has as its value. */
+static inline uint64_t chime_block_child(const void *block)
+{
+    uint64_t child;
+    memcpy(&child, block_value(block), sizeof child);
+    return child;
+}
 gaddr chime_child_at(const struct chime_inner *n, unsigned i);
 struct chime_edge chime_child_edge(const struct chime_inner *n, unsigned i);
+struct chime_stem chime_stem_at(const struct chime_inner *n, unsigned i);
 /* Where child i begins, or where the node's range ends if i is the number of children and `next` is
  * not 0. The bytes of a long separator are put together in `text`, FAR_KEY_MAX bytes. */
 struct chime_bound chime_child_bound(const struct chime_inner *n, unsigned i, char *text);
@@ -471,7 +508,8 @@ uint64_t chime_cached_bytes(const struct chime_view *view);
 
 /* A node of some level on a key's path. */
 struct chime_spot {
-    struct chime_name name; /* as the parent has it; for leaves only */
+    struct chime_name name; /* as the parent has it; for leaves only, */
+    struct chime_stem stem; /* and so is this */
     gaddr parent;           /* 0: it is the highest */
     bool fresh;             /* its address may be used for changes (CHIME-C10) */
     bool none;              /* the tree is not so high */

@@ -7,11 +7,12 @@
  *             (CHIME-C2);
  *   CHIME-W3  the separators of a level ascend, and a node ends where its sibling begins;
  *   CHIME-W4  every key or separator is in its node's range, and none is there twice (CHIME-C4);
- *   CHIME-W5  every key is in the neighbourhood of its home, and has the right K and fingerprint;
+ *   CHIME-W5  every key is in the neighbourhood of its home, and has the right K and fingerprint. A
+ *             leaf with a stem has no inline pairs (CHIME-C14);
  *   CHIME-W6  `vacancy` says what the groups say, if the lock is free;
  *   CHIME-W7  every child of an internal node is a node of the level below that has the entry's
- *       separator, and one child has the separator of the internal node itself. A child is dead
- *       only while the node is locked (CHIME-C8);
+ *       separator and stem, and one child has the separator of the internal node itself. A child is
+ *       dead only while the node is locked (CHIME-C8);
  *   CHIME-W8  locks are held only by clients that are alive (CHIME-C9);
  *   CHIME-W9  every block of an entry or a separator is whole.
  *
@@ -100,7 +101,8 @@ struct item {
     bool whole; /* it could be read */
     struct chime_bound bound;
     uint64_t v, inlined;
-    gaddr child; /* of an internal node */
+    gaddr child;   /* of an internal node */
+    unsigned stem; /* of a leaf, as its parent says how long it is */
 };
 
 /* Whether it is whole is said by its block, if it has one. */
@@ -123,8 +125,12 @@ static void item_block(const struct walk *w, const void *image, struct item *i)
         return;
     i->whole = w->level == 0 || block->vlen == sizeof i->child;
     i->bound.bytes = (struct slice){block_key(block), block->klen};
-    if (w->level > 0 && i->whole)
-        memcpy(&i->child, block_value(block), sizeof i->child);
+    if (w->level == 0)
+        i->bound.k = chime_prefix(i->bound.bytes);
+    if (w->level > 0 && i->whole) {
+        i->child = chime_child_node(chime_block_child(block));
+        i->stem = chime_child_stem(chime_block_child(block));
+    }
 }
 
 static int read_item(struct walk *w, unsigned place, struct item *i)
@@ -188,7 +194,7 @@ static int count_damaged(struct walk *w, unsigned group, bool fresh)
             return rc;
         w->base.marker->mark(w->base.marker, pointer_gaddr(v), pointer_class(v));
         if (block && ((const struct block_head *)block)->vlen == sizeof child)
-            memcpy(&child, block_value(block), sizeof child);
+            child = chime_child_node(chime_block_child(block));
         if (w->level > 0)
             w->base.marker->mark(w->base.marker, child, chime_node_class(&w->view->shape));
     }
@@ -236,8 +242,11 @@ static void check_key(struct walk *w, unsigned place, const struct item *i)
 {
     const struct chime_shape *s = &w->view->shape;
     struct chime_key key;
+    struct chime_stem stem = chime_head_stem(chime_head(w->node));
     chime_key_set(w->view, i->bound.bytes, &key);
-    if (key.bound.k != i->bound.k || ((place - key.home) & (s->span - 1)) >= s->hood ||
+    uint64_t k = i->kind == CHIME_BLOCK ? chime_k(w->view, &stem, i->bound.bytes) : key.bound.k;
+    if (k != chime_entry(w->node, place)[0] || (i->kind == CHIME_INLINE && stem.len > 0) ||
+        ((place - key.home) & (s->span - 1)) >= s->hood ||
         (i->kind == CHIME_BLOCK && slot_fingerprint(CHIME_SLOT, i->v) != key.fingerprint))
         found(w, MISPLACED, place, i->v);
 }
@@ -255,7 +264,9 @@ static int check_child(struct walk *w, unsigned place, const struct item *i)
     if (rc == FAR_BOUNDS || head->sum != chime_head_sum(w->view, i->child, head) ||
         head->level + 1 != w->level || head->low.k != i->bound.k ||
         (w->free && head->lock & CHIME_DEAD) ||
-        head->low.lng != (i->kind == CHIME_BLOCK ? i->v : 0))
+        head->low.lng != (i->kind == CHIME_BLOCK ? i->v : 0) ||
+        head->low.sum != chime_text_sum(w->view, i->bound.bytes, i->stem) ||
+        head->stem != chime_stem(w->view, i->bound.bytes.data, i->stem).hash)
         found(w, NO_CHILD, place, i->v);
     return FAR_OK;
 }
@@ -408,7 +419,7 @@ static int report_findings(struct walk *w)
         [TWICE] = "CHIME-W4: a key or child that is there twice",
         [MISPLACED] = "CHIME-W5: a key in a place where it is not looked for",
         [VACANCY] = "CHIME-W6: wrong vacancy",
-        [NO_CHILD] = "CHIME-W7: an entry that leads to no child of its separator",
+        [NO_CHILD] = "CHIME-W7: an entry that leads to no child of its separator and stem",
         [NO_FIRST] = "CHIME-W7: no child for the beginning of the node's range",
         [UNREADABLE] = "CHIME-W9: an entry without a whole block",
     };

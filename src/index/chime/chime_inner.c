@@ -65,6 +65,14 @@ struct chime_edge chime_child_edge(const struct chime_inner *n, unsigned i)
     return edge;
 }
 
+struct chime_stem chime_stem_at(const struct chime_inner *n, unsigned i)
+{
+    if (!(n->longs >> i & 1))
+        return (struct chime_stem){0};
+    const struct chime_long *l = long_of(n, i);
+    return (struct chime_stem){(unsigned)l->sum & CHIME_STEM_MAX, l->stem};
+}
+
 /* How a key compares with the beginning that all long separators have in common. 0: it has it. */
 static int beside_common(const struct chime_inner *n, const struct chime_bound *key)
 {
@@ -117,6 +125,7 @@ struct sorting {
     struct chime_child child;
     bool is_long;
     gaddr at;
+    unsigned stem; /* its length */
     struct slice bytes;
 };
 
@@ -147,7 +156,9 @@ static unsigned take_children(const struct chime_shape *s, uint64_t *node,
         if (c->is_long) {
             const void *block = blocks->block[next++].image;
             const struct block_head *h = block;
-            memcpy(&c->at, block_value(block), 8);
+            uint64_t child = chime_block_child(block);
+            c->at = chime_child_node(child);
+            c->stem = chime_child_stem(child);
             c->bytes = (struct slice){block_key(block), h->klen};
         }
     }
@@ -171,10 +182,10 @@ static struct slice common_bytes(const struct sorting *list, unsigned count, str
 }
 
 /* Adds a long separator, without what is common: at offset *at. */
-static void add_long(struct chime_inner *n, struct chime_long *l, gaddr child, uint64_t sum,
-                     struct slice bytes, size_t *at)
+static void add_long(struct chime_inner *n, struct chime_long *l, struct slice bytes, size_t *at)
 {
-    *l = (struct chime_long){child, sum, (uint32_t)*at, (uint32_t)(bytes.len - n->common)};
+    l->offset = (uint32_t)*at;
+    l->len = (uint32_t)(bytes.len - n->common);
     memcpy((char *)n + *at, (const char *)bytes.data + n->common, l->len);
     *at += l->len;
 }
@@ -213,10 +224,15 @@ static int make_inner(struct chime_view *view, uint64_t *node, struct sorting *l
         if (!list[i].is_long)
             continue;
         n->longs |= 1ull << i;
-        add_long(n, l++, list[i].at, chime_text_sum(view, list[i].bytes), list[i].bytes, &at);
+        *l = (struct chime_long){.at = list[i].at,
+                                 .sum = chime_text_sum(view, list[i].bytes, list[i].stem),
+                                 .stem = chime_stem(view, list[i].bytes.data, list[i].stem).hash};
+        add_long(n, l++, list[i].bytes, &at);
     }
-    if (head->high.lng != 0)
-        add_long(n, l, 0, 0, high, &at);
+    if (head->high.lng != 0) {
+        *l = (struct chime_long){0};
+        add_long(n, l, high, &at);
+    }
     return FAR_OK;
 }
 
@@ -224,7 +240,8 @@ static int make_inner(struct chime_view *view, uint64_t *node, struct sorting *l
 static bool separator_good(const struct index_block *b)
 {
     const struct block_head *h = b->image;
-    return index_block_whole(b, CHIME_SLOT) && h->vlen == 8 && h->klen > 0;
+    return index_block_whole(b, CHIME_SLOT) && h->vlen == 8 && h->klen > 0 &&
+           chime_child_stem(chime_block_child(h)) <= h->klen;
 }
 
 /* Reads the blocks of all long separators of the node, and of its upper bound, which comes last. */

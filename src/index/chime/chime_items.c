@@ -32,7 +32,8 @@ void chime_items_sort(struct chime_item *items, unsigned count, chime_item_befor
 }
 
 unsigned chime_items_list(const struct chime_shape *s, uint64_t *node, unsigned leaf,
-                          uint64_t least, uint64_t most, struct chime_item *items)
+                          const struct chime_stem *stem, uint64_t least, uint64_t most,
+                          struct chime_item *items)
 {
     unsigned count = 0;
     for (unsigned p = 0; p < s->span; p++) {
@@ -41,8 +42,11 @@ unsigned chime_items_list(const struct chime_shape *s, uint64_t *node, unsigned 
         if (kind == CHIME_EMPTY || entry[0] < least || entry[0] > most)
             continue;
         struct chime_item *item = &items[count++];
-        *item = (struct chime_item){
-            .k = entry[0], .v = entry[1], .leaf = (uint8_t)leaf, .block = kind != CHIME_INLINE};
+        *item = (struct chime_item){.k = entry[0],
+                                    .v = entry[1],
+                                    .stem = stem,
+                                    .leaf = (uint8_t)leaf,
+                                    .block = kind != CHIME_INLINE};
         if (!item->block)
             item->bytes = __builtin_bswap64(entry[0]);
     }
@@ -65,20 +69,22 @@ struct slice chime_item_value(const struct chime_item *item)
 }
 
 /* Is the block whole, and is it that of the entry? */
-static bool fits(const struct chime_item *item, const struct index_block *b)
+static bool fits(const struct chime_view *view, const struct chime_item *item,
+                 const struct index_block *b)
 {
     const struct block_head *h = b->image;
     return index_block_whole(b, CHIME_SLOT) && h->klen <= FAR_KEY_MAX &&
-           chime_prefix((struct slice){block_key(h), h->klen}) == item->k;
+           chime_k(view, item->stem, (struct slice){block_key(h), h->klen}) == item->k;
 }
 
-int chime_items_read(struct op *op, struct chime_item *items, struct index_blocks *blocks)
+int chime_items_read(struct op *op, const struct chime_view *view, struct chime_item *items,
+                     struct index_blocks *blocks)
 {
     int rc = blocks->count > 0 ? index_blocks_read(op, blocks, false) : FAR_OK;
     for (unsigned i = 0; i < blocks->count && rc == FAR_OK; i++) {
         const struct index_block *b = &blocks->block[i];
         struct chime_item *item = &items[b->place];
-        item->damaged = !fits(item, b);
+        item->damaged = !fits(view, item, b);
         bool within = b->bytes > 0 && block_key_end(b->image) <= b->bytes;
         item->image = within ? b->image : NULL;
     }

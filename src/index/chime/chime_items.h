@@ -8,6 +8,7 @@
 
 struct chime_item {
     uint64_t k, v;
+    const struct chime_stem *stem; /* of its leaf */
     union {
         uint64_t bytes;    /* inline: the key */
         const void *image; /* else the block, or its beginning, once it was read. In BUF_BLOCK_IN.
@@ -21,9 +22,10 @@ struct chime_item {
 };
 
 /* Lists the entries of a leaf whose K is in this interval, by K. There is room for shape.span
- * items. Returns how many there are. */
+ * items. Returns how many there are. The stem is used as long as they are. */
 unsigned chime_items_list(const struct chime_shape *s, uint64_t *node, unsigned leaf,
-                          uint64_t least, uint64_t most, struct chime_item *items);
+                          const struct chime_stem *stem, uint64_t least, uint64_t most,
+                          struct chime_item *items);
 
 /* Does a come before b? For keys, the blocks were read; damaged ones come first. */
 typedef bool chime_item_before(const struct chime_item *a, const struct chime_item *b);
@@ -46,6 +48,7 @@ static inline uint32_t chime_item_read_bytes(const struct op *op, const struct c
 }
 /* Reads the blocks; the place of each is the number of its item. Says which items are damaged. The
  * leaf was read by this operation, and was alive, so its entries were in use (ITERATE-1). */
-int chime_items_read(struct op *op, struct chime_item *items, struct index_blocks *blocks);
+int chime_items_read(struct op *op, const struct chime_view *view, struct chime_item *items,
+                     struct index_blocks *blocks);
 
 #endif

@@ -47,7 +47,8 @@ struct walk {
     uint64_t *node; /* the leaf's image; behind it its items. In BUF_INDEX */
     struct chime_item *item;
     unsigned items;
-    char key[FAR_KEY_MAX]; /* the bound's bytes */
+    struct chime_stem stem; /* of the leaf */
+    char key[FAR_KEY_MAX];  /* the bound's bytes */
 };
 
 static unsigned check_of(const struct chime_view *view, const uint64_t range[4])
@@ -120,8 +121,9 @@ static void drop_away(struct walk *w, const struct entries_out *out)
 
 /* Reads the blocks of all items, or only their keys if they have too many bytes. *whole: the
  * values were read, too. A function of its own, so that descents need less stack. */
-static __attribute__((noinline)) int read_items(struct op *op, struct walk *w,
-                                                const struct entries_out *out, bool *whole)
+static __attribute__((noinline)) int read_items(struct op *op, const struct chime_view *view,
+                                                struct walk *w, const struct entries_out *out,
+                                                bool *whole)
 {
     struct index_blocks blocks;
     size_t room = out->cap - out->len, bytes = 0;
@@ -138,7 +140,7 @@ static __attribute__((noinline)) int read_items(struct op *op, struct walk *w,
         *whole &= out->keys_only || part == chime_item_read_bytes(op, &w->item[i], false);
         (void)index_blocks_add(&blocks, w->item[i].v, part, i);
     }
-    return chime_items_read(op, w->item, &blocks);
+    return chime_items_read(op, view, w->item, &blocks);
 }
 
 /* Takes out the items whose keys could not be read. */
@@ -239,7 +241,7 @@ static __attribute__((noinline)) int read_and_add(struct op *op, const struct ch
                 !index_blocks_add(&blocks, item->v, chime_item_read_bytes(op, item, false), next))
                 break;
         }
-        rc = chime_items_read(op, w->item, &blocks);
+        rc = chime_items_read(op, view, w->item, &blocks);
         if (rc == FAR_OK)
             rc = add_items(view, w, out, from, next);
         from = next;
@@ -282,10 +284,11 @@ static int add_leaf(struct op *op, const struct chime_view *view, struct walk *w
 {
     bool whole = false;
     size_t needed = 0;
-    w->items = chime_items_list(&view->shape, w->node, 0, 0, UINT64_MAX, w->item);
+    w->stem = chime_head_stem(chime_head(w->node));
+    w->items = chime_items_list(&view->shape, w->node, 0, &w->stem, 0, UINT64_MAX, w->item);
     if (out->away != 0)
         drop_away(w, out);
-    int rc = read_items(op, w, out, &whole);
+    int rc = read_items(op, view, w, out, &whole);
     if (rc != FAR_OK)
         return rc;
     unsigned first = 0, end;
@@ -321,7 +324,8 @@ static int add_leaf(struct op *op, const struct chime_view *view, struct walk *w
 static int dead_bound(struct op *op, struct walk *w, const struct chime_head *head,
                       struct chime_bound *bound)
 {
-    uint64_t at = 0, pointer = head->low.lng;
+    uint64_t pointer = head->low.lng;
+    gaddr at = 0;
     uint32_t len = size_class_bytes(pointer_class(pointer));
     *bound = (struct chime_bound){.k = head->low.k};
     if (pointer == 0)
@@ -336,7 +340,7 @@ static int dead_bound(struct op *op, struct walk *w, const struct chime_head *he
     bool good = rc == FAR_OK && block_valid(image, len, slot_generation(CHIME_SLOT, pointer)) &&
                 h->vlen == 8 && h->klen <= FAR_KEY_MAX;
     if (good)
-        memcpy(&at, block_value(image), 8);
+        at = chime_child_node(chime_block_child(image));
     if (good && at == w->at) {
         memcpy(w->key, block_key(image), h->klen);
         bound->bytes = (struct slice){w->key, h->klen};

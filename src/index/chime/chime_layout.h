@@ -58,14 +58,44 @@ static inline unsigned chime_top_level(uint64_t top)
 /*
  * A separator is the lowest key that a node may have. If its first 8 bytes K tell it from all keys
  * below, it is just K: keys whose first 8 bytes are K or more are not below it. Otherwise it is a
- * block whose key is the whole separator and whose value is the node's address.
+ * block whose key is the whole separator and whose value is the word of chime_child().
  */
 struct chime_edge {
     uint64_t k;
     uint64_t lng; /* the pointer to its block; 0: there is none */
     uint64_t
-        sum; /* of the bytes there: the block's memory may be used again, for another separator */
+        sum; /* bits 0..11 how long the leaf's stem is; above: a hash of the bytes in the block,
+                     whose memory may be used again, for another separator */
 };
+#define CHIME_STEM_BITS 12u
+#define CHIME_STEM_MAX  ((1u << CHIME_STEM_BITS) - 1)
+
+static inline unsigned chime_edge_stem(const struct chime_edge *edge)
+{
+    return (unsigned)edge->sum & CHIME_STEM_MAX;
+}
+/* Have they the same bytes, though perhaps not the same stem? */
+static inline bool chime_edge_same(const struct chime_edge *a, const struct chime_edge *b)
+{
+    return a->k == b->k && (a->sum ^ b->sum) >> CHIME_STEM_BITS == 0;
+}
+
+/* What the block of a long separator says of its node: bits 0..39 the address, 40..51 how long the
+ * leaf's stem is. */
+static inline uint64_t chime_child(gaddr at, unsigned stem)
+{
+    ASSERT(stem <= CHIME_STEM_MAX);
+    return at | (uint64_t)stem << GADDR_BITS;
+}
+static inline gaddr chime_child_node(uint64_t child)
+{
+    return child & GADDR_MASK;
+}
+static inline unsigned chime_child_stem(uint64_t child)
+{
+    return child >> GADDR_BITS & CHIME_STEM_MAX;
+}
+
 struct chime_head {
     uint64_t lock;          /* 0: free; the holder's owner word; CHIME_DEAD. CAS only */
     uint64_t vacancy;       /* bit p: entry p is free. A copy of what the groups say */
@@ -75,8 +105,9 @@ struct chime_head {
     uint64_t intent;        /* the G that an update in place is about to write */
     struct chime_edge low;  /* this node's separator. From here on nothing ever changes */
     uint64_t level;
-    uint64_t sum; /* of address, low and level */
-    uint64_t unused[3];
+    uint64_t sum;  /* of address, low, level and stem */
+    uint64_t stem; /* a hash of the stem's bytes; 0: it has none */
+    uint64_t unused[2];
 };
 #define CHIME_HEAD_WORDS 16u
 _Static_assert(sizeof(struct chime_head) == 8 * CHIME_HEAD_WORDS, "two lines");
@@ -144,7 +175,8 @@ static inline bool chime_state_good(uint64_t state, gaddr node, uint64_t seed)
 enum chime_kind {
     CHIME_EMPTY,
     CHIME_INLINE, /* leaf: K and V are key and value, 8 bytes each. Internal: V is the child's address */
-    CHIME_BLOCK, /* leaf: V points to the block of key and value. Internal: to the separator's */
+    CHIME_BLOCK, /* leaf: K is that of chime_k(), and V points to the block of key and value.
+                    Internal: V points to the separator's block */
 };
 #define CHIME_TAG_AT  24u
 #define CHIME_SUM_AT  32u

@@ -4,6 +4,7 @@
  * parent never names a dead node unless its holder has died, and the recovery of the parent mends
  * that. Nobody needs a merge, so it is given up at the first obstacle.
  */
+#include "index/blocks.h"
 #include "index/chime/chime.h"
 
 enum { LEFT, RIGHT, PARENT, NODES };
@@ -12,9 +13,10 @@ enum { LEFT, RIGHT, PARENT, NODES };
 struct merge {
     gaddr at[NODES];
     struct chime_held held[NODES];
-    unsigned place;   /* of the right one in the parent */
-    uint64_t version; /* that caches had before */
-    uint64_t *image;  /* the left one as it will be */
+    unsigned place;             /* of the right one in the parent */
+    uint64_t k[CHIME_SPAN_MAX]; /* of the right one's entries, as the left one has them */
+    uint64_t version;           /* that caches had before */
+    uint64_t *image;            /* the left one as it will be */
 };
 
 /* Releases what is held. */
@@ -80,6 +82,35 @@ static unsigned named_at(const struct chime_shape *s, const struct merge *m, uns
     return place;
 }
 
+/* Sets m->k. If the two leaves have different stems, the keys of the right one are read for that.
+ * *fits: all can be read, and all may be in the left one. */
+static int take_ks(struct op *op, const struct chime_view *view, struct merge *m, bool *fits)
+{
+    const struct chime_stem *stem = &m->held[LEFT].stem, *old = &m->held[RIGHT].stem;
+    uint64_t *right = m->held[RIGHT].node;
+    bool same = stem->len == old->len && stem->hash == old->hash;
+    struct index_blocks blocks;
+    index_blocks_start(&blocks, op, SIZE_MAX);
+    for (unsigned p = 0; p < view->shape.span; p++) {
+        uint64_t v = chime_entry(right, p)[1];
+        unsigned kind = chime_kind_at(right, p);
+        m->k[p] = chime_entry(right, p)[0];
+        *fits &= kind != CHIME_INLINE || stem->len == 0; /* CHIME-C14 */
+        if (!same && kind == CHIME_BLOCK)
+            (void)index_blocks_add(&blocks, v, index_block_key_bytes(v), p);
+    }
+    int rc = *fits && blocks.count > 0 ? index_blocks_read(op, &blocks, false) : FAR_OK;
+    *fits &= rc == FAR_OK;
+    for (unsigned i = 0; i < blocks.count && *fits; i++) {
+        const struct index_block *b = &blocks.block[i];
+        const struct block_head *h = b->image;
+        *fits = index_block_whole(b, CHIME_SLOT);
+        if (*fits)
+            m->k[b->place] = chime_k(view, stem, (struct slice){block_key(h), h->klen});
+    }
+    return rc;
+}
+
 /* Finds places in the left node for all entries of the right one, and fills them in the image.
  * False: they do not fit. */
 static bool take_over(const struct chime_view *view, struct merge *m)
@@ -97,7 +128,7 @@ static bool take_over(const struct chime_view *view, struct merge *m)
         if (to == s->span)
             return false;
         uint64_t *group = chime_group(image, to / CHIME_GROUP);
-        memcpy(chime_entry(image, to), chime_entry(right, p), 16);
+        memcpy(chime_entry(image, to), (uint64_t[]){m->k[p], chime_entry(right, p)[1]}, 16);
         group[0] = chime_with_kind(group[0], to % CHIME_GROUP, kind);
     }
     return true;
@@ -202,6 +233,8 @@ static int merge_held(struct op *op, struct chime_view *view, struct merge *m, u
     }
     bool fits = rc == FAR_OK && m->held[LEFT].name.next == m->at[RIGHT] && used <= s->span / 2 &&
                 named_at(s, m, LEFT) < s->span;
+    if (fits)
+        rc = take_ks(op, view, m, &fits);
     if (fits) {
         m->place = named_at(s, m, RIGHT);
         memcpy(m->image, m->held[LEFT].node, s->bytes);

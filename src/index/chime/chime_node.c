@@ -4,6 +4,7 @@
 
 #define NAME_SALT 0x6368696d656e616dull
 #define HEAD_SALT 0x6368696d65686561ull
+#define STEM_SALT 0x6368696d65737465ull
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
@@ -12,6 +13,29 @@ uint64_t chime_prefix(struct slice key)
     uint64_t k = 0;
     memcpy(&k, key.data, key.len < 8 ? key.len : 8);
     return __builtin_bswap64(k);
+}
+
+struct slice chime_bound_bytes(const struct chime_bound *bound, char text[8])
+{
+    uint64_t k = __builtin_bswap64(bound->k);
+    if (bound->bytes.data)
+        return bound->bytes;
+    memcpy(text, &k, 8);
+    return (struct slice){text, k == 0 ? 0 : 8 - (size_t)__builtin_clzll(k) / 8};
+}
+
+struct chime_stem chime_stem(const struct chime_view *view, const void *bytes, unsigned len)
+{
+    return (struct chime_stem){len, len > 0 ? hash_sum(bytes, len, view->seed ^ STEM_SALT) : 0};
+}
+
+uint64_t chime_k(const struct chime_view *view, const struct chime_stem *stem, struct slice key)
+{
+    if (stem->len == 0)
+        return chime_prefix(key);
+    if (key.len < stem->len || chime_stem(view, key.data, stem->len).hash != stem->hash)
+        return UINT64_MAX; /* it is above all keys with the stem (CHIME-C14) */
+    return chime_prefix((struct slice){(const char *)key.data + stem->len, key.len - stem->len});
 }
 
 /* The hash says where a key belongs, as far as the test hooks let it. */
@@ -64,13 +88,16 @@ struct chime_name chime_dead_name(gaddr at, const struct chime_head *head)
 
 uint64_t chime_head_sum(const struct chime_view *view, gaddr at, const struct chime_head *head)
 {
-    uint64_t words[] = {at, head->low.k, head->low.lng, head->low.sum, head->level};
+    uint64_t words[] = {at, head->low.k, head->low.lng, head->low.sum, head->level, head->stem};
     return hash_sum(words, sizeof words, view->seed ^ HEAD_SALT);
 }
 
-uint64_t chime_text_sum(const struct chime_view *view, struct slice bytes)
+uint64_t chime_text_sum(const struct chime_view *view, struct slice bytes, unsigned stem)
 {
-    return bytes.data ? hash_sum(bytes.data, bytes.len, view->seed) : 0;
+    ASSERT(stem <= CHIME_STEM_MAX);
+    return bytes.data
+               ? (hash_sum(bytes.data, bytes.len, view->seed) & ~(uint64_t)CHIME_STEM_MAX) | stem
+               : 0;
 }
 
 /* What G must be, for these kinds and era. */
@@ -157,11 +184,11 @@ enum chime_fit chime_judge(const struct chime_view *view, uint64_t *node, struct
 
 uint64_t chime_candidates(const struct chime_view *view, uint64_t *node,
                           const struct chime_key *key, struct chime_window w,
-                          const struct chime_name *name, int *exact)
+                          const struct chime_name *name, const struct chime_stem *stem, int *exact)
 {
     const struct chime_shape *s = &view->shape;
     struct chime_seal seal = chime_name_seal(view, name);
-    uint64_t candidates = 0;
+    uint64_t candidates = 0, k = chime_k(view, stem, key->bound.bytes);
     *exact = -1;
     for (unsigned i = 0; i < w.count; i++) {
         unsigned g = (w.first + i) % s->groups;
@@ -170,11 +197,9 @@ uint64_t chime_candidates(const struct chime_view *view, uint64_t *node,
             continue;
         for (unsigned j = 0; j < CHIME_GROUP; j++) {
             unsigned kind = chime_kind(words[0], j), place = CHIME_GROUP * g + j;
-            if (kind == CHIME_EMPTY || words[1 + 2 * j] != key->bound.k)
-                continue;
-            if (kind == CHIME_INLINE && key->inside)
+            if (kind == CHIME_INLINE && key->inside && words[1 + 2 * j] == key->bound.k)
                 *exact = (int)place;
-            else if (kind == CHIME_BLOCK &&
+            else if (kind == CHIME_BLOCK && words[1 + 2 * j] == k &&
                      slot_fingerprint(CHIME_SLOT, words[2 + 2 * j]) == key->fingerprint)
                 candidates |= 1ull << place;
         }

@@ -26,11 +26,12 @@ struct look {
 
 /* Looks for the key in the groups of the window that are whole. *found: rc is the get's status. */
 static int look_in(struct op *op, struct chime_view *view, struct look *l, struct chime_window w,
-                   const struct chime_name *name, struct value_out *out, bool *found)
+                   const struct chime_name *name, const struct chime_stem *stem,
+                   struct value_out *out, bool *found)
 {
     uint64_t words[CHIME_SPAN_MAX];
     int exact = -1;
-    uint64_t candidates = chime_candidates(view, l->node, &l->key, w, name, &exact);
+    uint64_t candidates = chime_candidates(view, l->node, &l->key, w, name, stem, &exact);
     *found = exact >= 0;
     l->unsure = false;
     if (*found) {
@@ -76,7 +77,7 @@ static int look_hot(struct op *op, struct chime_view *view, struct look *l, stru
     if (rc == FAR_BOUNDS)
         return chime_damaged(view, leaf);
     if (rc == FAR_OK)
-        rc = look_in(op, view, l, w, &l->spot.name, out, found);
+        rc = look_in(op, view, l, w, &l->spot.name, &l->spot.stem, out, found);
     l->peeked.slot = 0;
     return rc;
 }
@@ -113,7 +114,7 @@ static int look_near(struct op *op, struct chime_view *view, struct look *l, str
     if (!below)
         *fit = CHIME_MISFIT;
     if (rc == FAR_OK && below)
-        rc = look_in(op, view, l, w, name, out, found);
+        rc = look_in(op, view, l, w, name, &l->spot.stem, out, found);
     if (rc == FAR_OK && !*found && below && l->unsure)
         *fit = CHIME_TORN; /* the next look finds another pointer, or it is damage */
     return rc;
@@ -141,7 +142,8 @@ static int look_around(struct op *op, struct chime_view *view, struct look *l,
         struct chime_child_ref next = {chime_next_at(head->next), head->high.k, head->high.lng, 0};
         if (below) {
             struct chime_name name = chime_head_name(at, head);
-            rc = look_in(op, view, l, chime_all(&view->shape), &name, out, &found);
+            struct chime_stem stem = chime_head_stem(head);
+            rc = look_in(op, view, l, chime_all(&view->shape), &name, &stem, out, &found);
             *again = rc == FAR_OK && !found && l->unsure;
             rc = rc == FAR_OK && !found && !*again ? FAR_NOT_FOUND : rc;
         }

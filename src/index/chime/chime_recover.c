@@ -170,6 +170,8 @@ static int entry_bound(struct repair *r, unsigned place, char *copy, struct chim
     int rc = FAR_OK;
     if (chime_kind_at(r->mi, place) == CHIME_BLOCK) {
         rc = chime_separator(r->op, r->view, entry[1], &bound->bytes);
+        if (rc == FAR_OK)
+            bound->k = chime_prefix(bound->bytes);
     } else if (leaf) {
         uint64_t key = __builtin_bswap64(entry[0]);
         memcpy(copy, &key, 8);
@@ -181,7 +183,8 @@ static int entry_bound(struct repair *r, unsigned place, char *copy, struct chim
 /* Entries that belong to the sibling go. */
 static int drop_above(struct repair *r)
 {
-    char high_bytes[FAR_KEY_MAX], copy[8];
+    char high_bytes[FAR_KEY_MAX], copy[8], text[8];
+    struct chime_stem stem = chime_head_stem(chime_head(r->mi));
     struct chime_bound high = {.k = r->name.high.k};
     if (r->name.next == 0)
         return FAR_OK;
@@ -193,13 +196,18 @@ static int drop_above(struct repair *r)
         memcpy(high_bytes, high.bytes.data, high.bytes.len);
         high.bytes.data = high_bytes;
     }
+    uint64_t least = chime_k(r->view, &stem, chime_bound_bytes(&high, text));
     for (unsigned p = 0; p < r->view->shape.span && rc == FAR_OK; p++) {
-        struct chime_bound bound = {.k = chime_entry(r->mi, p)[0]};
-        if (chime_kind_at(r->mi, p) == CHIME_EMPTY || bound.k < high.k)
+        uint64_t k = chime_entry(r->mi, p)[0];
+        struct chime_bound bound;
+        if (chime_kind_at(r->mi, p) == CHIME_EMPTY || k < least)
             continue;
-        if (bound.k == high.k && high.bytes.data)
+        bool above = k > least || (stem.len == 0 && !high.bytes.data);
+        if (!above) {
             rc = entry_bound(r, p, copy, &bound);
-        if (rc == FAR_OK && chime_reaches(&bound, &high))
+            above = rc == FAR_OK && chime_reaches(&bound, &high);
+        }
+        if (above)
             drop_entry(r, p);
     }
     return rc;

@@ -28,14 +28,14 @@ static int prove_entry(struct salvage *v, unsigned place, bool *proved)
         return rc;
     const struct block_head *h = block;
     chime_key_set(v->view, (struct slice){block_key(h), h->klen}, &key);
-    bool same =
-        key.bound.k == entry[0] && slot_fingerprint(CHIME_SLOT, entry[1]) == key.fingerprint;
+    bool same = chime_k(v->view, &v->held.stem, key.bound.bytes) == entry[0] &&
+                slot_fingerprint(CHIME_SLOT, entry[1]) == key.fingerprint;
     bool here = ((place - key.home) & (s->span - 1)) < s->hood &&
                 chime_reaches(&key.bound, v->low) &&
                 !(v->high && chime_reaches(&key.bound, v->high));
-    bool there =
-        chime_candidates(v->view, v->held.node, &key, chime_all(s), &v->held.name, &exact) != 0 ||
-        exact >= 0; /* in a group that is whole */
+    bool there = chime_candidates(v->view, v->held.node, &key, chime_all(s), &v->held.name,
+                                  &v->held.stem, &exact) != 0 ||
+                 exact >= 0; /* in a group that is whole */
     *proved = same && here && !there;
     return FAR_OK;
 }
@@ -198,6 +198,7 @@ int chime_salvage(struct op *op, struct chime_view *view, gaddr at, unsigned lev
         return rc; /* for the next walk */
     h->at = at;
     h->name = chime_head_name(at, chime_head(h->node));
+    h->stem = chime_head_stem(chime_head(h->node));
     unsigned damaged = chime_damaged_groups(view, at, level, h->node);
     rc = salvage_groups(&v, damaged, &salvaged, &lost, done);
     if (rc == FAR_OK && *done && damaged != 0)

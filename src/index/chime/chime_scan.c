@@ -17,6 +17,7 @@
 
 struct leaf {
     struct chime_name name;
+    struct chime_stem stem;
     gaddr parent;
     struct slice high; /* the bytes of a long upper bound; data is NULL: they are not known */
 };
@@ -134,7 +135,8 @@ static unsigned choose(struct op *op, const struct scan *s, struct index_blocks 
 }
 
 /* Not all blocks of a run can be read at once: reads only the keys, and puts the run in order. */
-static int order_run(struct op *op, struct scan *s, struct index_blocks *blocks)
+static int order_run(struct op *op, const struct chime_view *view, struct scan *s,
+                     struct index_blocks *blocks)
 {
     unsigned end = run_end(s, s->taken);
     index_blocks_start(blocks, op, SIZE_MAX);
@@ -142,7 +144,7 @@ static int order_run(struct op *op, struct scan *s, struct index_blocks *blocks)
         if (s->item[i].block)
             (void)index_blocks_add(blocks, s->item[i].v,
                                    chime_item_read_bytes(op, &s->item[i], true), i);
-    int rc = chime_items_read(op, s->item, blocks);
+    int rc = chime_items_read(op, view, s->item, blocks);
     if (rc != FAR_OK)
         return rc;
     chime_items_sort(s->item + s->taken, end - s->taken, chime_items_by_key);
@@ -164,7 +166,7 @@ static int add_items(const struct chime_view *view, struct scan *s, unsigned end
         if (item->damaged)
             continue; /* its key may be outside the range */
         struct slice key = chime_item_key(item);
-        struct chime_bound bound = {item->k, key};
+        struct chime_bound bound = chime_key_bound(key);
         enum scan_place place = index_scan_place(s->range, key);
         s->done = place == SCAN_ABOVE;
         if (s->done)
@@ -193,10 +195,10 @@ static int add_all(struct op *op, const struct chime_view *view, struct scan *s)
     while (rc == FAR_OK && !s->done && s->taken < s->items && s->out->count < s->range->limit) {
         unsigned end = choose(op, s, &blocks);
         if (end == s->taken) {
-            rc = order_run(op, s, &blocks);
+            rc = order_run(op, view, s, &blocks);
             continue;
         }
-        rc = chime_items_read(op, s->item, &blocks);
+        rc = chime_items_read(op, view, s->item, &blocks);
         if (rc == FAR_OK)
             rc = add_items(view, s, end);
     }
@@ -236,6 +238,16 @@ static int settle(struct op *op, const struct chime_view *view, struct scan *s, 
     return s->done ? FAR_OK : move_on(op, view, s, last);
 }
 
+/* The least k that the items of a leaf may have. The cursor is in the first leaf, so the keys of
+ * others are above it. */
+static uint64_t least_of(const struct chime_view *view, const struct scan *s, unsigned leaf)
+{
+    char text[8];
+    return leaf == 0 /* CHIME-C14: for others it may be below the leaf */
+               ? chime_k(view, &s->leaf[0].stem, chime_bound_bytes(&s->cursor, text))
+               : 0;
+}
+
 /* Lists the items of a leaf that is settled. */
 static void list_leaf(struct chime_view *view, struct scan *s, unsigned leaf)
 {
@@ -244,8 +256,10 @@ static void list_leaf(struct chime_view *view, struct scan *s, unsigned leaf)
     int used = (int)chime_used(shape, chime_vacancy(shape, node)) * 256;
     view->fill = view->fill == 0 ? shape->span * 512 / 3 : view->fill;
     view->fill = (unsigned)((int)view->fill + (used - (int)view->fill) / 64);
-    s->items += chime_items_list(shape, node, leaf, s->cursor.k,
-                                 s->range->to.data ? s->to.k : UINT64_MAX, s->item + s->items);
+    const struct chime_stem *stem = &s->leaf[leaf].stem;
+    uint64_t most = s->range->to.data ? chime_k(view, stem, s->range->to) : UINT64_MAX;
+    s->items += chime_items_list(shape, node, leaf, stem, least_of(view, s, leaf), most,
+                                 s->item + s->items);
 }
 
 /* ---- several leaves, by their names ---------------------------------------------------------- */
@@ -288,6 +302,7 @@ static bool add_leaf(struct op *op, struct chime_view *view, struct scan *s,
     if (index_cache_retired(view->cache, name->at))
         return false;
     name->low = chime_child_edge(n, i);
+    leaf->stem = chime_stem_at(n, i);
     if (i + 1 < n->count) {
         name_next(name, n, i + 1);
     } else if (n->next != 0) {
@@ -341,7 +356,7 @@ static unsigned leaves_wanted(const struct chime_view *view, const struct scan *
     uint64_t range = name->high.k - name->low.k, below = s->cursor.k - name->low.k;
     if (name->high.k > name->low.k && s->cursor.k >= name->low.k && s->cursor.k < name->high.k)
         before = range < 1ull << 32 ? below * 256 / range : below / (range / 256 + 1);
-    if (name->low.lng != 0 || name->high.lng != 0)
+    if ((name->low.lng != 0 || name->high.lng != 0) && s->leaf[0].stem.len == 0)
         before += 256;
     uint64_t leaves = ((wanted << 16) / (fill < 256 ? 256 : fill) + before + ROUNDING) / 256;
     return leaves < 1 ? 1 : leaves > LEAVES ? LEAVES : (unsigned)leaves;
@@ -358,7 +373,7 @@ static int plan(struct op *op, struct chime_view *view, struct scan *s, bool *lo
         rc = take_buffer(op, view, s);
     if (rc != FAR_OK || *lost)
         return rc;
-    s->leaf[0] = (struct leaf){.name = spot.name, .parent = spot.parent};
+    s->leaf[0] = (struct leaf){.name = spot.name, .stem = spot.stem, .parent = spot.parent};
     s->leaves = 1;
     s->doubted = !spot.fresh;
     add_leaves(op, view, s, leaves_wanted(view, s));
@@ -417,7 +432,8 @@ static int settle_by_head(struct op *op, struct chime_view *view, struct scan *s
     struct leaf *leaf = &s->leaf[0];
     struct slice bytes = {NULL, 0};
     int rc = FAR_OK;
-    *leaf = (struct leaf){.name = chime_head_name(at, chime_head(s->node))};
+    *leaf = (struct leaf){.name = chime_head_name(at, chime_head(s->node)),
+                          .stem = chime_head_stem(chime_head(s->node))};
     if (leaf->name.high.lng != 0)
         rc = chime_separator(op, view, leaf->name.high.lng, &bytes);
     if (rc != FAR_OK)

@@ -25,7 +25,9 @@ struct item {
 struct cut {
     struct item item[CHIME_SPAN_MAX]; /* in order */
     unsigned count, at;               /* those from `at` on go to the new node */
+    bool all;                         /* they are of a leaf, and all their keys were read */
     struct chime_bound separator;     /* bytes: they are in BUF_BLOCK_IN, or those of x */
+    struct chime_stem stem;           /* of the new node */
     struct index_blocks blocks;
 };
 
@@ -59,14 +61,14 @@ static void list_items(const struct chime_view *view, uint64_t *node, struct cut
     }
 }
 
-/* Must the bytes of the item be read to know its order? */
-static bool needs_bytes(const struct cut *c, unsigned i, bool leaf, uint64_t k)
+/* Do the first 8 bytes tell all keys of the leaf, and the new one, from each other? */
+static bool k_tells(const struct cut *c, uint64_t k)
 {
     const struct item *item = c->item;
-    if (!item[i].is_long)
-        return false;
-    return !leaf || item[i].k == k || (i > 0 && item[i - 1].k == item[i].k) ||
-           (i + 1 < c->count && item[i + 1].k == item[i].k);
+    bool tells = true;
+    for (unsigned i = 0; i < c->count && tells; i++)
+        tells = item[i].k != k && (i == 0 || item[i - 1].k != item[i].k);
+    return tells;
 }
 
 /* Puts the entries in order. `k`: that of the new entry. */
@@ -76,11 +78,12 @@ static int sort_items(struct op *op, const struct chime_view *view, uint64_t *no
     bool leaf = chime_head(node)->level == 0;
     list_items(view, node, c);
     qsort(c->item, c->count, sizeof *c->item, by_key);
+    c->all = leaf && (chime_edge_stem(&chime_head(node)->low) > 0 || !k_tells(c, k));
     index_blocks_start(&c->blocks, op, SIZE_MAX);
     for (unsigned i = 0; i < c->count; i++) {
         unsigned place = c->item[i].place;
         uint64_t v = chime_entry(node, place)[1];
-        if (chime_kind_at(node, place) == CHIME_BLOCK && needs_bytes(c, i, leaf, k))
+        if (chime_kind_at(node, place) == CHIME_BLOCK && (c->all || !leaf))
             (void)index_blocks_add(&c->blocks, v, index_block_key_bytes(v), i);
     }
     if (c->blocks.count == 0)
@@ -90,8 +93,10 @@ static int sort_items(struct op *op, const struct chime_view *view, uint64_t *no
         const struct index_block *b = &c->blocks.block[i];
         if (!index_block_whole(b, CHIME_SLOT))
             return err_fail(FAR_CORRUPT, "a key-value block fails its checksum");
-        c->item[b->place].bytes =
+        struct item *item = &c->item[b->place];
+        item->bytes =
             (struct slice){block_key(b->image), ((const struct block_head *)b->image)->klen};
+        item->k = chime_prefix(item->bytes);
     }
     qsort(c->item, c->count, sizeof *c->item, by_key);
     return rc;
@@ -164,11 +169,11 @@ static int choose_cut(struct op *op, const struct chime_view *view, const struct
                       const struct chime_new *x, struct cut *c)
 {
     bool leaf = chime_head(h->node)->level == 0, up = false;
-    int rc = sort_items(op, view, h->node, x->k, c);
+    int rc = sort_items(op, view, h->node, x->bound.k, c);
     if (rc != FAR_OK)
         return rc;
     struct chime_bound last = bound_of(c, c->count - 1);
-    bool above = x->k != last.k ? x->k > last.k : chime_reaches(&x->bound, &last);
+    bool above = x->bound.k != last.k ? x->bound.k > last.k : chime_reaches(&x->bound, &last);
     if (h->name.next == 0 && above) { /* keys come in ascending order: the old node stays full */
         cut_at(c, leaf ? c->count : c->count - 1, x, leaf); /* an internal node is never empty */
         return FAR_OK;
@@ -177,6 +182,33 @@ static int choose_cut(struct op *op, const struct chime_view *view, const struct
     if (place_of(&view->shape, c, x, leaf, &up) == view->shape.span)
         cut_at(c, middle_of_hood(&view->shape, c, x), x, leaf);
     return FAR_OK;
+}
+
+/* Chooses the stem of the new leaf: what the separator and the highest key have in common, but the
+ * last bytes, because keys that come may differ in them. An inline key has no other K, and so the
+ * leaf no stem. Sets the Ks that the entries get. */
+static void choose_stem(const struct chime_view *view, const struct chime_new *x, struct cut *c)
+{
+    struct slice low = c->separator.bytes, high = x->bound.bytes;
+    size_t same = 0, slack = view->base.table->pool->knobs.stem_slack;
+    bool blocks = x->kind == CHIME_BLOCK;
+    c->stem = (struct chime_stem){0};
+    if (!c->all)
+        return;
+    if (c->at < c->count) {
+        struct chime_bound last = bound_of(c, c->count - 1);
+        high = chime_reaches(&x->bound, &last) ? high : last.bytes;
+    }
+    for (unsigned i = c->at; i < c->count; i++)
+        blocks = blocks && c->item[i].bytes.data;
+    while (same < low.len && same < high.len &&
+           ((const char *)low.data)[same] == ((const char *)high.data)[same])
+        same++;
+    if (blocks && same > slack)
+        c->stem = chime_stem(view, low.data, (unsigned)(same - slack));
+    for (unsigned i = c->at; i < c->count; i++)
+        if (c->item[i].bytes.data)
+            c->item[i].k = chime_k(view, &c->stem, c->item[i].bytes);
 }
 
 /* ---- splitting ------------------------------------------------------------------------------- */
@@ -198,10 +230,11 @@ static int prepare(struct op *op, const struct chime_view *view, struct split *p
     const struct slice *bytes = &p->cut.separator.bytes;
     int rc = pool_alloc(op, node, size_class, &p->born);
     p->block.at = 0;
-    p->edge = (struct chime_edge){.k = p->cut.separator.k, .sum = chime_text_sum(view, *bytes)};
+    p->edge = (struct chime_edge){.k = p->cut.separator.k,
+                                  .sum = chime_text_sum(view, *bytes, p->cut.stem.len)};
     if (rc != FAR_OK || !bytes->data)
         return rc;
-    uint64_t value = p->born;
+    uint64_t value = chime_child(p->born, p->cut.stem.len);
     rc = block_prepare(op, gaddr_node(p->born), bytes->data, bytes->len, &value, 8, 0, &p->block);
     if (rc == FAR_OK)
         p->edge.lng = slot_make(CHIME_SLOT, &p->block, 0);
@@ -224,12 +257,15 @@ static void make_image(struct op *op, const struct chime_view *view, const struc
         if (!(upper >> place & 1))
             group[0] = chime_with_kind(group[0], place % CHIME_GROUP, CHIME_EMPTY);
     }
+    for (unsigned i = p->cut.at; i < p->cut.count; i++)
+        chime_entry(p->image, p->cut.item[i].place)[0] = p->cut.item[i].k;
     head->lock = client_owner_word(op->client);
     head->vacancy = chime_vacancy(&view->shape, p->image);
     head->next = chime_next(h->name.next, 0);
     head->state = chime_state(CHIME_BORN, h->at, p->born, view->seed);
     head->intent = 0;
     head->low = p->edge;
+    head->stem = p->cut.stem.hash;
     head->sum = chime_head_sum(view, p->born, head);
     struct chime_name none = chime_dead_name(p->born, head);
     chime_renew(view, p->image, &none, 0);
@@ -295,8 +331,11 @@ static int write_split(struct op *op, struct chime_view *view, struct chime_held
     unsigned place = place_of(s, &p->cut, x, chime_head(h->node)->level == 0, &up);
     ASSERT(place < s->span);
     make_image(op, view, h, p);
-    if (up) /* no group names it yet */
-        memcpy(chime_entry(p->image, place), (uint64_t[]){x->k, x->v}, 16);
+    if (up) { /* no group names it yet */
+        bool block = x->kind == CHIME_BLOCK;
+        uint64_t k = block ? chime_k(view, &p->cut.stem, x->bound.bytes) : x->k;
+        memcpy(chime_entry(p->image, place), (uint64_t[]){k, x->v}, 16);
+    }
     if (p->edge.lng != 0)
         block_write(op, &p->block);
     write_image(op, view, staging, &h->harm, p);
@@ -333,6 +372,8 @@ int chime_split(struct op *op, struct chime_view *view, struct chime_held *h,
     h->at = 0;
     int rc = choose_cut(op, view, &(struct chime_held){.at = at, .name = h->name, .node = h->node},
                         x, &p.cut);
+    if (rc == FAR_OK)
+        choose_stem(view, x, &p.cut);
     if (rc == FAR_OK)
         rc = chime_staging_start(op, &staging);
     if (rc == FAR_OK)

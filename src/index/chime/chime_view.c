@@ -168,7 +168,7 @@ static int inner_from(struct op *op, struct chime_view *view, gaddr at, unsigned
     if (rc != FAR_OK || *inner == NULL)
         return rc;
     struct chime_edge first = chime_child_edge(*inner, 0);
-    if (first.k == low.k && first.sum == low.sum)
+    if (chime_edge_same(&first, &low))
         return FAR_OK;
     *inner = NULL;
     index_cache_drop(view->cache, at);
@@ -241,6 +241,7 @@ static int descend(struct op *op, struct chime_view *view, const struct chime_bo
         if (end)
             note_end(n, chime_route(n, key), end);
         spot->name = name_of(n, chime_route(n, key), &next);
+        spot->stem = chime_stem_at(n, chime_route(n, key));
         low = spot->name.low;
         at_level--;
         if (at_level == 0 && next != 0 && !end)

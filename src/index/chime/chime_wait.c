@@ -132,6 +132,7 @@ int chime_judge_held(struct op *op, struct chime_view *view, struct chime_held *
     ASSERT(h->at != 0);
     const struct chime_head *head = chime_head(h->node);
     h->name = chime_head_name(h->at, head);
+    h->stem = chime_head_stem(head);
     h->have = chime_all(&view->shape);
     h->whole = true;
     if (head->sum == chime_head_sum(view, h->at, head) && head->level == level &&

@@ -38,10 +38,10 @@ static bool only_updates(const struct write *w)
     return w->change.want->present == CHANGE_STORE && !may_insert(w);
 }
 
-/* Are key and value kept in the leaf? */
-static bool fits(const struct write *w)
+/* Does the pair need no block, in a leaf with that stem? */
+static bool fits(const struct write *w, const struct chime_stem *stem)
 {
-    return w->key.inside && w->change.want->value.len == 8;
+    return w->key.inside && w->change.want->value.len == 8 && stem->len == 0; /* CHIME-C14 */
 }
 
 /* ---- locking --------------------------------------------------------------------------------- */
@@ -175,6 +175,7 @@ static int lock(struct op *op, struct chime_view *view, struct write *w)
         return FAR_NO_MEMORY;
     take_turn(op, w, at);
     h->name = w->spot.name;
+    h->stem = w->spot.stem;
     h->need = chime_window(&view->shape, w->key.home);
     index_change_write(op, &w->change);
     unsigned n = chime_lock(op, at), vacancy = 0;
@@ -203,7 +204,8 @@ static int look(struct op *op, struct chime_view *view, struct write *w)
     struct chime_held *h = &w->held;
     uint64_t words[CHIME_SPAN_MAX];
     int exact = -1;
-    uint64_t candidates = chime_candidates(view, h->node, &w->key, h->have, &h->name, &exact);
+    uint64_t candidates =
+        chime_candidates(view, h->node, &w->key, h->have, &h->name, &h->stem, &exact);
     w->found = (struct index_found){.place = exact};
     w->now = (struct chime_seen){.kind = CHIME_EMPTY};
     w->old_kind = CHIME_INLINE;
@@ -240,22 +242,21 @@ static int ask(struct op *op, struct chime_view *view, struct write *w, enum cha
     if (rc != FAR_OK)
         return rc;
     index_change_drop(op, &w->change); /* of an earlier attempt */
-    return *action == CHANGE_STORE && !fits(w)
-               ? index_change_prepare(op, &w->change, gaddr_node(w->held.at))
-               : FAR_OK;
+    return FAR_OK;
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* The new entry of the key. */
-static struct chime_new new_entry(const struct write *w)
+/* The new entry of the key, in the leaf that is held. */
+static struct chime_new new_entry(const struct chime_view *view, const struct write *w)
 {
     struct chime_new x = {.k = w->key.bound.k, .home = w->key.home, .bound = w->key.bound};
-    if (fits(w)) {
+    if (w->change.block.at == 0) {
         x.kind = CHIME_INLINE;
         memcpy(&x.v, w->change.want->value.data, 8);
     } else {
         x.kind = CHIME_BLOCK;
+        x.k = chime_k(view, &w->held.stem, w->key.bound.bytes);
         x.v = slot_make(CHIME_SLOT, &w->change.block, w->key.fingerprint);
     }
     return x;
@@ -266,7 +267,7 @@ static int update(struct op *op, struct chime_view *view, struct write *w,
                   struct chime_staging *staging)
 {
     struct chime_held *h = &w->held;
-    struct chime_new x = new_entry(w);
+    struct chime_new x = new_entry(view, w);
     unsigned place = (unsigned)w->found.place, group = place / CHIME_GROUP;
     uint64_t *words = chime_group(h->node, group);
     chime_entry(h->node, place)[1] = x.v;
@@ -349,7 +350,7 @@ static int insert_at(struct op *op, struct chime_view *view, struct write *w,
                      const struct chime_plan *plan)
 {
     struct chime_held *h = &w->held;
-    struct chime_new x = new_entry(w);
+    struct chime_new x = new_entry(view, w);
     struct chime_staging staging;
     int rc = chime_staging_start(op, &staging);
     if (rc != FAR_OK)
@@ -371,7 +372,7 @@ static int insert_at(struct op *op, struct chime_view *view, struct write *w,
 /* The leaf is full: splits it. What is missing in the parent then, others can complete. */
 static int split(struct op *op, struct chime_view *view, struct write *w)
 {
-    struct chime_new x = new_entry(w);
+    struct chime_new x = new_entry(view, w);
     struct chime_child_ref born = {0};
     int rc = FAR_OK;
     if (!w->change.written) { /* the separator may need the buffer */
@@ -423,6 +424,9 @@ static int act(struct op *op, struct chime_view *view, struct write *w)
         rc = ask(op, view, w, &action);
     if (rc == FAR_OK)
         rc = index_change_judge(&w->change, &w->found, action);
+    if (rc == FAR_OK && action == CHANGE_STORE && w->change.block.at == 0 &&
+        !fits(w, &w->held.stem))
+        rc = index_change_prepare(op, &w->change, gaddr_node(w->held.at));
     if (rc != FAR_OK)
         return release(op, w, rc);
     return w->found.place >= 0 ? replace(op, view, w, action == CHANGE_REMOVE)
@@ -436,7 +440,8 @@ static int attempt(struct op *op, struct chime_view *view, struct write *w, bool
     *again = rc == FAR_OK && w->spot.lost;
     if (*again)
         return FAR_OK;
-    if (rc == FAR_OK && index_change_known(&w->change) && w->change.block.at == 0 && !fits(w))
+    if (rc == FAR_OK && index_change_known(&w->change) && w->change.block.at == 0 &&
+        !fits(w, &w->spot.stem))
         rc = index_change_prepare(op, &w->change, gaddr_node(w->spot.name.at));
     if (rc == FAR_OK)
         rc = lock(op, view, w);
