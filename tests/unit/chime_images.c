@@ -121,6 +121,10 @@ TEST(the_walker_finds_a_wrong_leaf)
     chime_head(bad.node)->state = chime_state(CHIME_BORN, bad.at, bad.at, view_of(&B)->seed);
     expect_violation(&bad, "CHIME-W1");
     bad = good;
+    chime_head(bad.node)->state =
+        1 ^ chime_state(CHIME_BORN, bad.at, bad.at, view_of(&B)->seed); /* a wrong seal */
+    expect_violation(&bad, "CHIME-W1");
+    bad = good;
     chime_head(bad.node)->next += 1ull << GADDR_BITS; /* another era */
     expect_violation(&bad, "CHIME-W2");
     bad = good;
