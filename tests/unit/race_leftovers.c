@@ -412,6 +412,32 @@ static void a_journal_of_a_damaged_subtable_changes_nothing(void **state)
     store_rig_close(&r);
 }
 
+/* Another client may have replaced or deleted it where the split has moved it. The READ says so. */
+static void a_block_behind_a_sealed_slot_may_be_freed(void **state)
+{
+    struct store_rig r;
+    struct race_spot spot;
+    uint32_t key = 1, got = 0, reads = 0;
+
+    (void)state;
+    rig(&r);
+    race_rig_find(&r, &key, sizeof key, &spot);
+    uint64_t block = gaddr_offset(pointer_gaddr(spot.found.slot));
+    seal_some(&r, spot.look.subtable, WORDS, false);
+    hook_record(r.session->client.ep);
+    assert_int_equal(get(&r, key, &got), FAR_OK);
+    hook_off();
+    for (unsigned i = 0; i < recorded.count; i++) {
+        const struct fab_verb *v = &recorded.verb[i];
+        if (v->kind != FAB_READ || v->off != block)
+            continue;
+        reads++;
+        assert_true(v->flags & FAB_MAY_BE_FREED);
+    }
+    assert_true(reads > 0);
+    store_rig_close(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -424,6 +450,7 @@ int main(void)
         cmocka_unit_test(a_split_that_the_directory_never_heard_of),
         cmocka_unit_test(a_journal_of_a_subtable_that_is_gone),
         cmocka_unit_test(a_split_that_a_client_began_itself_goes_on),
+        cmocka_unit_test(a_block_behind_a_sealed_slot_may_be_freed),
         cmocka_unit_test(a_journal_of_a_damaged_subtable_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
