@@ -3,6 +3,7 @@
  * object is not reused while any operation or cache may lead to it. An observer judges that. It
  * knows when each operation began and when each object was retired, and nothing of epochs.
  */
+#include "support/hook.h"
 #include "support/probe.h"
 #include "support/puppet.h"
 #include "support/store_rig.h"
@@ -581,9 +582,45 @@ static void a_client_with_stray_writes_certifies_nothing_newer(void **state)
     store_rig_close(&r);
 }
 
+static struct {
+    struct op op; /* another operation of the client */
+    unsigned posts;
+    bool began;
+} beside;
+
+static int drive_beside_post(struct fab_ep *ep, struct fab_req *req)
+{
+    if (beside.began) {
+        beside.posts++;
+    } else {
+        beside.began = true;
+        assert_int_equal(client_drive_epoch(&beside.op), FAR_OK);
+    }
+    return hook.real->post(ep, req);
+}
+
+/* It waits for the announcement, and posts nothing of its own. */
+static void an_epoch_is_driven_by_one_announcement_at_a_time(void **state)
+{
+    struct store_rig r;
+
+    (void)state;
+    store_rig_open(&r, "mem:?size=2m&" HOUR, NULL, NULL, NULL);
+    assert_int_equal(op_init(&beside.op, &r.session->client), FAR_OK);
+    hook_on(r.session->client.ep);
+    hook.ops.post = drive_beside_post;
+    assert_int_equal(client_drive_epoch(&r.session->op), FAR_OK);
+    hook_off();
+    assert_true(beside.began);
+    assert_int_equal(beside.posts, 0);
+    op_free(&beside.op);
+    store_rig_close(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_epoch_is_driven_by_one_announcement_at_a_time),
         cmocka_unit_test(no_stamp_is_given_twice),
         cmocka_unit_test(a_client_certifies_what_it_has_read),
         cmocka_unit_test(readers_leave_the_epoch_alone),
