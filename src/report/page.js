@@ -589,7 +589,7 @@ function sheetLines(it) {
   return [legend(series), panels([panel('', it.rows[0][0], drawn)])];
 }
 
-const BARS_MAX = 24; // in a chart
+const BARS_MAX = 30; // in a chart
 
 /* Another has bars for each column with two numbers or more. */
 function sheetBars({left, rows}) {
