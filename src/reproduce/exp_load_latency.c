@@ -27,6 +27,7 @@ static void plan(struct plan *p)
         cell->uniform = true;
         cell->keys = places * axis->value[i] / 100;
         cell->ops = OPS;
+        cell->until_full = true; /* with more operations it would become fuller */
         cell->expected_keys = ROOMY;
         cell->network = testbed_race(1);
     }
