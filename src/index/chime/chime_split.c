@@ -185,7 +185,8 @@ static int choose_cut(struct op *op, const struct chime_view *view, const struct
 }
 
 /* Chooses the stem of the new leaf: what the separator and the highest key have in common, but the
- * last bytes, because keys that come may differ in them. An inline key has no other K, and so the
+ * last bytes, because keys that come may differ in them. If the leaf begins with the new key only,
+ * those that come will differ as those of the old leaf do. An inline key has no other K, and so the
  * leaf no stem. Sets the Ks that the entries get. */
 static void choose_stem(const struct chime_view *view, const struct chime_new *x, struct cut *c)
 {
@@ -195,10 +196,11 @@ static void choose_stem(const struct chime_view *view, const struct chime_new *x
     c->stem = (struct chime_stem){0};
     if (!c->all)
         return;
-    if (c->at < c->count) {
-        struct chime_bound last = bound_of(c, c->count - 1);
-        high = chime_reaches(&x->bound, &last) ? high : last.bytes;
-    }
+    struct chime_bound last = bound_of(c, c->count - 1);
+    if (c->at == c->count && low.data) /* the separator has all that x and the lowest key share */
+        low = bound_of(c, 0).bytes;
+    if (!chime_reaches(&x->bound, &last))
+        high = last.bytes;
     for (unsigned i = c->at; i < c->count; i++)
         blocks = blocks && c->item[i].bytes.data;
     while (same < low.len && same < high.len &&
