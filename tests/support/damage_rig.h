@@ -12,12 +12,12 @@
 #include <stdio.h>
 
 struct form {
-    size_t klen, vlen;
+    size_t klen, vlen, alike; /* bytes: all keys begin with as many k */
 };
 static const struct form forms[] = {
-    {8, 8},   /* key and value inline */
-    {8, 100}, /* the value in a block */
-    {20, 8},  /* the key is too long  */
+    {8, 8, 0},   /* key and value inline */
+    {8, 100, 0}, /* the value in a block */
+    {20, 8, 0},  /* the key is too long  */
 };
 #define FORMS (sizeof forms / sizeof forms[0])
 
@@ -32,7 +32,7 @@ struct rig;
 /* Opens a table with FEW keys, and chooses the part that is damaged: the one with the most
  * entries. */
 static void open_rig(struct rig *g, struct form form);
-/* The first eight bytes of the n-th key, and which one it is. */
+/* The first eight bytes of the n-th key behind those that are alike, and which one it is. */
 static uint64_t key_word(uint64_t n);
 static uint64_t key_number(uint64_t word);
 /* Does an operation on the key need the damaged part? */
@@ -52,7 +52,7 @@ static inline struct slice key_of(const struct damage_rig *d, uint64_t n, char k
 {
     uint64_t word = key_word(n);
     memset(key, 'k', 32);
-    memcpy(key, &word, 8);
+    memcpy(key + d->form.alike, &word, 8);
     return (struct slice){key, d->form.klen};
 }
 

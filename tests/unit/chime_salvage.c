@@ -8,6 +8,9 @@
 #define FEW    18u  /* keys that fit into one leaf */
 #define MANY   300u /* keys that do not            */
 
+/* First bytes that do not tell keys apart: then leaves have stems. */
+static const struct form alike = {28, 100, 20};
+
 struct rig {
     struct damage_rig d;
     struct chime_view *view;
@@ -290,9 +293,9 @@ static void a_repair_after_splits_loses_nothing(void **state)
 static void a_repair_after_splits_keeps_what_proves_itself(void **state)
 {
     (void)state;
-    for (unsigned f = 0; f < FORMS; f++) {
+    for (unsigned f = 0; f <= FORMS; f++) {
         struct rig g;
-        open_rig(&g, forms[f]);
+        open_rig(&g, f < FORMS ? forms[f] : alike);
         unsigned there = used(&g), missing = 0;
         flip(&g, bit_of_value(&g));
         flip(&g, bit_of_value(&g) + 1);
@@ -304,6 +307,37 @@ static void a_repair_after_splits_keeps_what_proves_itself(void **state)
         assert_int_equal(check.salvaged, there - missing);
         close_rig(&g);
     }
+}
+
+/* The last leaf, which has a stem (CHIME-C14). */
+static void to_last_leaf(struct rig *g)
+{
+    for (gaddr at = g->leaf.at; at != 0; at = chime_next_at(chime_head(g->leaf.node)->next))
+        image_read(&g->d.r, g->view, at, &g->leaf);
+    assert_true(chime_head_stem(chime_head(g->leaf.node)).len > 0);
+    assert_true(choose_part(g, &g->group, g->view->shape.groups) >= 3);
+}
+
+static void a_repair_after_splits_of_a_leaf_with_a_stem_keeps_what_proves_itself(void **state)
+{
+    struct rig g;
+    unsigned missing = 0;
+    (void)state;
+    open_rig(&g, alike);
+    for (uint64_t n = FEW; n < 2 * FEW; n++)
+        assert_int_equal(put_n(&g, n), FAR_OK);
+    to_last_leaf(&g);
+    unsigned there = used(&g);
+    flip(&g, bit_of_value(&g));
+    flip(&g, bit_of_value(&g) + 1);
+    for (uint64_t n = 2 * FEW; n < MANY; n++)
+        (void)put_n(&g, n);
+    struct far_pool_check check = repair(&g);
+    for (uint64_t n = 0; n < 2 * FEW; n++)
+        missing += get_n(&g, n) != FAR_OK;
+    assert_int_equal(missing, 1);
+    assert_int_equal(check.salvaged, there - 1);
+    close_rig(&g);
 }
 
 /* ---- a client that dies beside damage -------------------------------------------------------- */
@@ -500,6 +534,7 @@ int main(void)
         cmocka_unit_test(a_repair_does_not_bring_back_what_was_deleted),
         cmocka_unit_test(a_repair_after_splits_loses_nothing),
         cmocka_unit_test(a_repair_after_splits_keeps_what_proves_itself),
+        cmocka_unit_test(a_repair_after_splits_of_a_leaf_with_a_stem_keeps_what_proves_itself),
         cmocka_unit_test(a_client_that_dies_beside_damage_holds_up_nobody),
         cmocka_unit_test(iterations_and_scans_go_past_a_damaged_head),
         cmocka_unit_test(a_repair_corrects_one_bit_of_a_head),

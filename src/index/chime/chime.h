@@ -90,7 +90,8 @@
  *       computes the Ks that are in it. An entry that comes from a leaf with another stem gets its
  *       new K before any group names it: in a node that is not born, or in an empty entry of the
  *       left node of a merge. K of an inline pair is the whole key, so a leaf with a stem has
- *       blocks only.
+ *       blocks only. Damaged entries keep their Ks, so a split that copies such keeps the stem
+ *       (CHIME-C12).
  *
  * Progress: nobody waits for a lock while holding one. Every loop is bounded and ends with
  * FAR_CONTENTION.
@@ -174,6 +175,8 @@ struct chime_stem {
     uint64_t hash; /* of its bytes; 0: there are none */
 };
 struct chime_stem chime_stem(const struct chime_view *view, const void *bytes, unsigned len);
+/* Does the key begin with it? */
+bool chime_has_stem(const struct chime_view *view, const struct chime_stem *stem, struct slice key);
 /* K of a key in a leaf with that stem. The key is not below the leaf. */
 uint64_t chime_k(const struct chime_view *view, const struct chime_stem *stem, struct slice key);
 

@@ -29,11 +29,16 @@ struct chime_stem chime_stem(const struct chime_view *view, const void *bytes, u
     return (struct chime_stem){len, len > 0 ? hash_sum(bytes, len, view->seed ^ STEM_SALT) : 0};
 }
 
+bool chime_has_stem(const struct chime_view *view, const struct chime_stem *stem, struct slice key)
+{
+    return key.len >= stem->len && chime_stem(view, key.data, stem->len).hash == stem->hash;
+}
+
 uint64_t chime_k(const struct chime_view *view, const struct chime_stem *stem, struct slice key)
 {
     if (stem->len == 0)
         return chime_prefix(key);
-    if (key.len < stem->len || chime_stem(view, key.data, stem->len).hash != stem->hash)
+    if (!chime_has_stem(view, stem, key))
         return UINT64_MAX; /* it is above all keys with the stem (CHIME-C14) */
     return chime_prefix((struct slice){(const char *)key.data + stem->len, key.len - stem->len});
 }

@@ -184,19 +184,20 @@ static int choose_cut(struct op *op, const struct chime_view *view, const struct
     return FAR_OK;
 }
 
-/* Chooses the stem of the new leaf: what the separator and the highest key have in common, but the
- * last bytes, because keys that come may differ in them. If the leaf begins with the new key only,
- * those that come will differ as those of the old leaf do. An inline key has no other K, and so the
- * leaf no stem. Sets the Ks that the entries get. */
-static void choose_stem(const struct chime_view *view, const struct chime_new *x, struct cut *c)
+/* The stem of the new leaf: what the separator and the highest key have in common, but the last
+ * bytes, because keys that come may differ in them. If the leaf begins with the new key only, those
+ * that come will differ as those of the old leaf do. An inline key has no other K, and so the leaf
+ * no stem. */
+static struct chime_stem choose_stem(const struct chime_view *view, const struct chime_held *h,
+                                     const struct chime_new *x, const struct cut *c)
 {
+    const struct chime_stem none = {0};
     struct slice low = c->separator.bytes, high = x->bound.bytes;
+    struct chime_bound last = bound_of(c, c->count - 1);
     size_t same = 0, slack = view->base.table->pool->knobs.stem_slack;
     bool blocks = x->kind == CHIME_BLOCK;
-    c->stem = (struct chime_stem){0};
-    if (!c->all)
-        return;
-    struct chime_bound last = bound_of(c, c->count - 1);
+    if (h->harm.beyond != 0) /* CHIME-C12: both leaves have the Ks of these groups as they were */
+        return chime_has_stem(view, &h->stem, low) ? h->stem : none;
     if (c->at == c->count && low.data) /* the separator has all that x and the lowest key share */
         low = bound_of(c, 0).bytes;
     if (!chime_reaches(&x->bound, &last))
@@ -206,9 +207,15 @@ static void choose_stem(const struct chime_view *view, const struct chime_new *x
     while (same < low.len && same < high.len &&
            ((const char *)low.data)[same] == ((const char *)high.data)[same])
         same++;
-    if (blocks && same > slack)
-        c->stem = chime_stem(view, low.data, (unsigned)(same - slack));
-    for (unsigned i = c->at; i < c->count; i++)
+    return blocks && same > slack ? chime_stem(view, low.data, (unsigned)(same - slack)) : none;
+}
+
+/* Chooses the stem of the new leaf, and sets the Ks that the entries get. */
+static void set_ks(const struct chime_view *view, const struct chime_held *h,
+                   const struct chime_new *x, struct cut *c)
+{
+    c->stem = c->all ? choose_stem(view, h, x, c) : (struct chime_stem){0};
+    for (unsigned i = c->at; i < c->count && c->all; i++)
         if (c->item[i].bytes.data)
             c->item[i].k = chime_k(view, &c->stem, c->item[i].bytes);
 }
@@ -375,7 +382,7 @@ int chime_split(struct op *op, struct chime_view *view, struct chime_held *h,
     int rc = choose_cut(op, view, &(struct chime_held){.at = at, .name = h->name, .node = h->node},
                         x, &p.cut);
     if (rc == FAR_OK)
-        choose_stem(view, x, &p.cut);
+        set_ks(view, h, x, &p.cut);
     if (rc == FAR_OK)
         rc = chime_staging_start(op, &staging);
     if (rc == FAR_OK)
