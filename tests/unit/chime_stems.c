@@ -268,6 +268,26 @@ static void the_walker_finds_wrong_stems(void **state)
     expect_finding(&bad, &leaf, "CHIME-W7");
 }
 
+/* A parent's entry that leads to a pair, whose value would be a stem of 4,095 bytes. */
+static void the_walker_takes_no_pair_for_a_separator(void **state)
+{
+    (void)state;
+    rig_open("mem:?size=4m", SMALL, &pool_knobs_default, 3);
+    keys.text = "together%03u";
+    for (unsigned n = 0; n < 60; n++)
+        expect_ok(put_key(&B, n, UINT64_MAX));
+    struct chime_spot spot = spot_of(&B, 40);
+    struct image leaf, parent, bad;
+    image_read(&rig, view_of(&B), spot.name.at, &leaf);
+    image_read(&rig, view_of(&B), spot.parent, &parent);
+    unsigned place = 0;
+    while (chime_kind_at(parent.node, place) != CHIME_BLOCK)
+        place++;
+    bad = parent;
+    chime_entry(bad.node, place)[1] = chime_entry(leaf.node, image_used(&leaf, 0))[1];
+    expect_finding(&bad, &parent, "CHIME-W9: an entry without a whole block");
+}
+
 int main(void)
 {
     index_tested = "chime";
@@ -276,6 +296,7 @@ int main(void)
         cmocka_unit_test(scans_of_rows_that_were_loaded_in_order_take_the_verbs_of_others),
         cmocka_unit_test(all_operations_find_keys_that_leave_stems),
         cmocka_unit_test(the_walker_finds_wrong_stems),
+        cmocka_unit_test(the_walker_takes_no_pair_for_a_separator),
         cmocka_unit_test(the_name_of_a_leaf_says_how_long_its_stem_is),
     };
     return cmocka_run_group_tests(tests, NULL, rig_close);

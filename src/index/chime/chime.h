@@ -426,6 +426,12 @@ static inline uint64_t chime_block_child(const void *block)
     memcpy(&child, block_value(block), sizeof child);
     return child;
 }
+/* Can a block that is whole be that of a separator? */
+static inline bool chime_is_separator(const void *block)
+{
+    const struct block_head *h = block;
+    return h->vlen == 8 && h->klen > 0 && chime_child_stem(chime_block_child(block)) <= h->klen;
+}
 gaddr chime_child_at(const struct chime_inner *n, unsigned i);
 struct chime_edge chime_child_edge(const struct chime_inner *n, unsigned i);
 struct chime_stem chime_stem_at(const struct chime_inner *n, unsigned i);

@@ -123,7 +123,7 @@ static void item_block(const struct walk *w, const void *image, struct item *i)
     const struct block_head *block = image;
     if (!block)
         return;
-    i->whole = w->level == 0 || block->vlen == sizeof i->child;
+    i->whole = w->level == 0 || chime_is_separator(block);
     i->bound.bytes = (struct slice){block_key(block), block->klen};
     if (w->level == 0)
         i->bound.k = chime_prefix(i->bound.bytes);

@@ -236,14 +236,6 @@ static int make_inner(struct chime_view *view, uint64_t *node, struct sorting *l
     return FAR_OK;
 }
 
-/* Is it the block of a separator, with the address of a node? */
-static bool separator_good(const struct index_block *b)
-{
-    const struct block_head *h = b->image;
-    return index_block_whole(b, CHIME_SLOT) && h->vlen == 8 && h->klen > 0 &&
-           chime_child_stem(chime_block_child(h)) <= h->klen;
-}
-
 /* Reads the blocks of all long separators of the node, and of its upper bound, which comes last. */
 static int read_separators(struct op *op, const struct chime_view *view, uint64_t *node,
                            struct index_blocks *blocks)
@@ -264,7 +256,8 @@ static int read_separators(struct op *op, const struct chime_view *view, uint64_
     if (rc == FAR_BOUNDS)
         rc = err_fail(FAR_CORRUPT, "a separator points outside the pool");
     for (unsigned i = 0; i < blocks->count && rc == FAR_OK; i++)
-        if (!separator_good(&blocks->block[i]))
+        if (!index_block_whole(&blocks->block[i], CHIME_SLOT) ||
+            !chime_is_separator(blocks->block[i].image))
             rc = index_damaged(view->base.table, "a separator");
     return rc;
 }
