@@ -220,6 +220,32 @@ TEST(an_iteration_ends_if_keys_have_the_same_place)
     assert_true(returned >= 2);
 }
 
+/* All of it fits into the buffer. A segment is read in parts, which end in the middle of a
+ * fingerprint. */
+TEST(an_iteration_of_a_table_at_rest_returns_each_key_once)
+{
+    enum { KEYS = 3000 };
+    static char buf[64 * KEYS];
+    static unsigned seen[KEYS];
+    size_t len = 0;
+    uint64_t cursor = 0;
+    open_actors("mem:?size=16m&clients=8", "sephash", "slots=128&ratio=64&depth=0", NULL);
+    for (uint32_t key = 0; key < KEYS; key++)
+        expect_ok(put_key(&B, key, 1));
+    memset(seen, 0, sizeof seen);
+    do {
+        struct far_entry e;
+        expect_ok(far_iterate(B.s, B.t, &cursor, 0, buf, sizeof buf, &len));
+        for (size_t pos = 0; far_entry_next(buf, len, &pos, &e);) {
+            uint32_t key;
+            memcpy(&key, e.key, sizeof key);
+            seen[key]++;
+        }
+    } while (cursor != 0);
+    for (unsigned i = 0; i < KEYS; i++)
+        assert_int_equal(seen[i], 1);
+}
+
 /* ---- limits ---------------------------------------------------------------------------------- */
 
 /* There are more than fit into half of a segment. */
@@ -489,6 +515,39 @@ TEST(what_may_be_in_the_reserve_is_not_reused)
     audit_both(&audit);
 }
 
+static int take(struct actor *a, uint64_t unused, uint64_t neither)
+{
+    struct sephash_root root = read_root();
+    (void)unused;
+    (void)neither;
+    return sephash_reserve_take(&a->s->op, view_of(a), &root);
+}
+
+/* B takes it for gone, and fills it anew. */
+TEST(what_is_perhaps_taken_from_the_reserve_counts_as_lost)
+{
+    struct audit audit;
+    (void)open_reserve();
+    uint64_t lost = puppet_lost_bytes(&A.s->client);
+    actor_reach(&A, (struct place){.side = AFTER_REQUEST}, take, 0, 0);
+    assert_int_not_equal(actor_answer(&A, FAR_TIMEOUT), FAR_OK);
+    audit_both(&audit);
+    assert_true(audit.bytes[AUDIT_NOWHERE] > 0);
+    assert_true(puppet_lost_bytes(&A.s->client) >= lost + audit.bytes[AUDIT_NOWHERE]);
+}
+
+/* Else it would store values in what deletes will need. */
+TEST(a_client_that_cannot_fill_the_reserve_stores_nothing_before_it_can)
+{
+    struct sephash_root root = open_without_reserve();
+    struct sephash_spares spares;
+    assert_false(view_of(&B)->owes);
+    take_all_but(B.s, 0, 0);
+    assert_int_equal(sephash_reserve_fill(&B.s->op, view_of(&B), &root, 1, &spares), FAR_POOL_FULL);
+    sephash_reserve_end(&B.s->op, view_of(&B), &spares, false, FAR_OK);
+    assert_true(view_of(&B)->owes);
+}
+
 /* ---- what an anchor leads to ----------------------------------------------------------------- */
 
 /* SEPHASH-H7: from A's CAS of the anchor on, B reads behind each verb. */
@@ -668,6 +727,8 @@ int main(void)
         cmocka_unit_test(what_is_in_the_reserve_is_taken_once),
         cmocka_unit_test(what_the_reserve_has_no_room_for_is_not_lost),
         cmocka_unit_test(what_may_be_in_the_reserve_is_not_reused),
+        cmocka_unit_test(what_is_perhaps_taken_from_the_reserve_counts_as_lost),
+        cmocka_unit_test(a_client_that_cannot_fill_the_reserve_stores_nothing_before_it_can),
         cmocka_unit_test(a_fork_is_written_before_the_anchor_leads_to_it),
         cmocka_unit_test(no_word_of_an_anchor_comes_again),
         cmocka_unit_test(what_was_counted_in_another_segment_is_forgotten),
@@ -676,6 +737,7 @@ int main(void)
         cmocka_unit_test(a_directory_that_may_be_published_is_not_reused),
         cmocka_unit_test(an_iteration_leaves_no_key_out),
         cmocka_unit_test(an_iteration_ends_if_keys_have_the_same_place),
+        cmocka_unit_test(an_iteration_of_a_table_at_rest_returns_each_key_once),
         cmocka_unit_test(keys_that_no_split_separates_fill_the_table_cleanly),
         cmocka_unit_test(the_directory_is_only_advice),
         cmocka_unit_test(a_walk_does_not_mistake_growth_for_damage),
