@@ -35,7 +35,7 @@ static void enter(struct index_parts *parts, struct index_part *p)
 struct index_part *index_part_known(const struct index_parts *parts, const struct index_part *like)
 {
     struct index_part *p = index_part_of(parts, like->suffix);
-    bool same = p->anchor == like->anchor && p->depth == like->depth && p->suffix == like->suffix;
+    bool same = p->anchor == like->anchor && p->depth == like->depth; /* so is the suffix */
     return same ? p : NULL; /* a damaged directory may say another depth of an anchor */
 }
 

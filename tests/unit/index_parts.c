@@ -130,6 +130,26 @@ static void a_directory_that_another_has_doubled_is_left_alone(void **state)
     assert_true(puppet_retired_bytes(&r.client) == 0);
 }
 
+/* What was read of it as a part of that depth says nothing of this one. */
+static void a_part_is_known_by_its_anchor_and_its_depth(void **state)
+{
+    uint64_t entries[4] = {part(1), part(2), 0, part(2)};
+
+    (void)state;
+    entries[2] = entries[0];
+    make_directory(entries, 2);
+    parts.bytes = sizeof(struct index_part);
+    assert_int_equal(index_parts_attach(&r.op, &parts, word), FAR_OK);
+    struct index_part like = *index_part_of(&parts, 2);
+    assert_ptr_equal(index_part_known(&parts, &like), index_part_of(&parts, 0));
+    like.depth++;
+    assert_null(index_part_known(&parts, &like));
+    like = *index_part_of(&parts, 3);
+    like.anchor = index_deep_at(entries[1]);
+    assert_null(index_part_known(&parts, &like));
+    index_parts_detach(&parts);
+}
+
 int main(void)
 {
 #define CASE(test) cmocka_unit_test_setup_teardown(test, open_parts, close_parts)
@@ -137,6 +157,7 @@ int main(void)
         CASE(advice_is_for_entries_that_are_not_newer),
         CASE(a_directory_is_doubled_with_the_children),
         CASE(a_directory_that_another_has_doubled_is_left_alone),
+        CASE(a_part_is_known_by_its_anchor_and_its_depth),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
