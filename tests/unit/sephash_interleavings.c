@@ -373,6 +373,27 @@ TEST(the_directory_is_only_advice)
     expect_ok(far_table_check(B.s, B.t, NULL, NULL));
 }
 
+static void count_line(void *arg, const char *line)
+{
+    (void)line;
+    ++*(unsigned *)arg;
+}
+
+TEST(a_root_that_names_no_directory_is_one_finding)
+{
+    unsigned lines = 0;
+    open_table("slots=4&ratio=1&depth=2");
+    put_keys(&B, 0, 300);
+    gaddr root = view_of(&B)->root;
+    uint64_t word = store_rig_get(&rig, root, 0);
+    store_rig_set(&rig, root, 0, word | GADDR_MASK);
+    assert_int_equal(far_table_check(B.s, B.t, count_line, &lines), FAR_CORRUPT);
+    assert_int_equal(lines, 1);
+    assert_string_equal(far_error_detail(), "1 violation");
+    store_rig_set(&rig, root, 0, word);
+    expect_sound_table();
+}
+
 /* ---- an append, verb by verb ----------------------------------------------------------------- */
 
 /* When A's CAS has filled the slot, B finds the key. */
@@ -740,6 +761,7 @@ int main(void)
         cmocka_unit_test(an_iteration_of_a_table_at_rest_returns_each_key_once),
         cmocka_unit_test(keys_that_no_split_separates_fill_the_table_cleanly),
         cmocka_unit_test(the_directory_is_only_advice),
+        cmocka_unit_test(a_root_that_names_no_directory_is_one_finding),
         cmocka_unit_test(a_walk_does_not_mistake_growth_for_damage),
         cmocka_unit_test(an_entry_that_leads_to_an_ancestor_is_replaced),
         cmocka_unit_test(deletes_go_on_however_often_the_pool_runs_full),
