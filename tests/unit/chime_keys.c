@@ -127,12 +127,38 @@ static void keys_are_led_by_all_bytes_of_separators(void **state)
     store_rig_close(&r);
 }
 
+/* Keys that differ only in how many zeros they end with count as having the same first 8 bytes. So
+ * a node has separators of 8 bytes beside long ones of fewer, which are higher. */
+static void keys_that_end_with_zeros_are_in_order(void **state)
+{
+    enum { SOME = 4999, ZEROS = 12 };
+    struct far_table_options options = {.tuning = "span=8&neighbourhood=8&cache=16&hot=0"};
+    struct store_rig r;
+    far_table *t = NULL;
+    (void)state;
+    store_rig_open(&r, "mem:?size=16m", NULL, NULL, NULL);
+    assert_int_equal(far_table_create(r.session, "c", "chime", &options, &t), FAR_OK);
+    for (unsigned round = 0; round < 2; round++) {
+        for (unsigned i = 0; i < SOME; i++) {
+            unsigned n = i * 7919 % SOME, len = 2 + n % ZEROS;
+            char key[2 + ZEROS] = {(char)('A' + n / ZEROS / 16), (char)('A' + n / ZEROS % 16)};
+            if (round == 0)
+                assert_int_equal(far_insert(r.session, t, key, len, &n, sizeof n), FAR_OK);
+            else
+                assert_int_equal(far_exists(r.session, t, key, len), FAR_OK);
+        }
+        assert_int_equal(far_table_check(r.session, t, NULL, NULL), FAR_OK);
+    }
+    store_rig_close(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_is_found_in_the_leaf_of_its_last_bytes),
         cmocka_unit_test(a_common_beginning_takes_little_of_the_cache),
         cmocka_unit_test(keys_are_led_by_all_bytes_of_separators),
+        cmocka_unit_test(keys_that_end_with_zeros_are_in_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
