@@ -30,16 +30,21 @@ static void open_rig(struct rig *g, unsigned keys)
         g->view = chime_view(store_known(g->s, g->t)->view);
 }
 
-/* The same with keys whose first 8 bytes are the same. */
-static void open_long_rig(struct rig *g, unsigned keys)
+static void put_long_keys(struct rig *g, unsigned from, unsigned to)
 {
     char key[16];
-    open_rig(g, 0);
-    for (uint64_t n = 0; n < keys; n++) {
+    for (uint64_t n = from; n < to; n++) {
         int len = snprintf(key, sizeof key, "together%03u", (unsigned)n);
         assert_int_equal(far_put(g->s, g->t, key, (size_t)len, &n, 8), FAR_OK);
     }
     g->view = chime_view(store_known(g->s, g->t)->view);
+}
+
+/* The same with keys whose first 8 bytes are the same. */
+static void open_long_rig(struct rig *g, unsigned keys)
+{
+    open_rig(g, 0);
+    put_long_keys(g, 0, keys);
 }
 
 static int get(struct rig *g, uint64_t n)
@@ -158,6 +163,41 @@ static void the_walker_finds_a_separator_without_a_block(void **state)
     store_rig_close(&g.r);
 }
 
+static void break_block_of(struct rig *g, uint64_t k)
+{
+    struct image leaf;
+    unsigned place = 0;
+    read_leaf(g, 0, &leaf);
+    while (chime_kind_at(leaf.node, place) != CHIME_BLOCK || chime_entry(leaf.node, place)[0] != k)
+        place++;
+    break_block(g, chime_entry(leaf.node, place)[1]);
+}
+
+/* If the first 8 bytes of a key tell its place in the order, a split does without the block. */
+static void a_leaf_with_a_damaged_block_is_split(void **state)
+{
+    struct rig g;
+    char key[16];
+    int rc = FAR_OK;
+    (void)state;
+    open_rig(&g, 0);
+    assert_int_equal(far_put(g.s, g.t, "alone", 5, "", 0), FAR_OK);
+    put_long_keys(&g, 0, 10);
+    break_block_of(&g, chime_prefix((struct slice){"alone", 5}));
+    unsigned grown = g.view->base.grown;
+    for (unsigned n = 32; n > 0 && rc == FAR_OK; n--) { /* the first leaf takes all of them */
+        int len = snprintf(key, sizeof key, "together000%02u", n);
+        if (n == 16) {
+            assert_true(g.view->base.grown > grown);
+            break_block_of(&g, chime_prefix((struct slice){"together", 8}));
+        }
+        rc = far_put(g.s, g.t, key, (size_t)len, "", 0);
+        assert_int_equal(rc, n > 16 || rc == FAR_OK ? FAR_OK : FAR_CORRUPT);
+    }
+    assert_int_equal(rc, FAR_CORRUPT);
+    store_rig_close(&g.r);
+}
+
 /* ---- levels ---------------------------------------------------------------------------------- */
 
 /* An entry of the parent leads to the parent itself. */
@@ -216,6 +256,7 @@ int main(void)
         cmocka_unit_test(the_walker_finds_the_lock_of_a_client_that_is_gone),
         cmocka_unit_test(the_walker_finds_an_entry_without_a_block),
         cmocka_unit_test(the_walker_finds_a_separator_without_a_block),
+        cmocka_unit_test(a_leaf_with_a_damaged_block_is_split),
         cmocka_unit_test(a_child_of_another_level_is_damage),
         cmocka_unit_test(a_cached_node_of_another_level_is_not_used),
     };

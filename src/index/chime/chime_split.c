@@ -25,7 +25,7 @@ struct item {
 struct cut {
     struct item item[CHIME_SPAN_MAX]; /* in order */
     unsigned count, at;               /* those from `at` on go to the new node */
-    bool all;                         /* they are of a leaf, and all their keys were read */
+    bool all;                         /* they are of a leaf, and their keys were read */
     struct chime_bound separator;     /* bytes: they are in BUF_BLOCK_IN, or those of x */
     struct chime_stem stem;           /* of the new node */
     struct index_blocks blocks;
@@ -61,13 +61,20 @@ static void list_items(const struct chime_view *view, uint64_t *node, struct cut
     }
 }
 
-/* Do the first 8 bytes tell all keys of the leaf, and the new one, from each other? */
-static bool k_tells(const struct cut *c, uint64_t k)
+/* Does K tell the item from all others, and from the new entry? */
+static bool k_tells(const struct cut *c, unsigned i, uint64_t k)
 {
-    const struct item *item = c->item;
+    const struct item *item = &c->item[i];
+    return item->k != k && (i == 0 || item[-1].k != item->k) &&
+           (i + 1 == c->count || item[1].k != item->k);
+}
+
+/* Does it tell all items? */
+static bool k_tells_all(const struct cut *c, uint64_t k)
+{
     bool tells = true;
     for (unsigned i = 0; i < c->count && tells; i++)
-        tells = item[i].k != k && (i == 0 || item[i - 1].k != item[i].k);
+        tells = k_tells(c, i, k);
     return tells;
 }
 
@@ -76,9 +83,10 @@ static int sort_items(struct op *op, const struct chime_view *view, uint64_t *no
                       struct cut *c)
 {
     bool leaf = chime_head(node)->level == 0;
+    bool plain = leaf && chime_edge_stem(&chime_head(node)->low) == 0; /* K is the first 8 bytes */
     list_items(view, node, c);
     qsort(c->item, c->count, sizeof *c->item, by_key);
-    c->all = leaf && (chime_edge_stem(&chime_head(node)->low) > 0 || !k_tells(c, k));
+    c->all = leaf && !(plain && k_tells_all(c, k));
     index_blocks_start(&c->blocks, op, SIZE_MAX);
     for (unsigned i = 0; i < c->count; i++) {
         unsigned place = c->item[i].place;
@@ -91,8 +99,11 @@ static int sort_items(struct op *op, const struct chime_view *view, uint64_t *no
     int rc = index_blocks_read(op, &c->blocks, false);
     for (unsigned i = 0; i < c->blocks.count && rc == FAR_OK; i++) {
         const struct index_block *b = &c->blocks.block[i];
-        if (!index_block_whole(b, CHIME_SLOT))
+        if (!index_block_whole(b, CHIME_SLOT)) {
+            if (plain && k_tells(c, b->place, k))
+                continue; /* it is known where the key belongs */
             return err_fail(FAR_CORRUPT, "a key-value block fails its checksum");
+        }
         struct item *item = &c->item[b->place];
         item->bytes =
             (struct slice){block_key(b->image), ((const struct block_head *)b->image)->klen};
