@@ -293,7 +293,7 @@ static void bring(struct meet *m, uint64_t step, int status)
     snprintf(b->detail, sizeof b->detail, "%s", status != FAR_OK ? far_error_detail() : "");
 }
 
-/* Who has come to a step? */
+/* Which machines have come to a step? */
 enum coming { AWAITED, ALL_CAME, NOT_ALL_COME };
 
 /* Sets *status to the first error that they brought, or to why one of them will not come. */

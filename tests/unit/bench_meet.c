@@ -277,7 +277,7 @@ static void another_number_of_machines_is_refused(void **state)
     assert_non_null(strstr(m[1].detail, "started for 3 machines, machine 0 for 2"));
 }
 
-/* Of two with the same rank one joins, and the other is told who has it. */
+/* Of two with the same rank one joins. The other's message names the first. */
 static void expect_one_refused(const unsigned *rank, unsigned machines)
 {
     struct machine m[4] = {{.status = FAR_OK}};
