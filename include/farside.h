@@ -69,9 +69,9 @@ extern "C" {
 #endif
 
 #define FAR_VERSION_MAJOR 0
-#define FAR_VERSION_MINOR 7
+#define FAR_VERSION_MINOR 8
 #define FAR_VERSION_PATCH 0
-#define FAR_VERSION       "0.7.0"
+#define FAR_VERSION       "0.8.0"
 
 #if defined(__GNUC__)
 #define FAR_API __attribute__((visibility("default")))
@@ -143,7 +143,7 @@ FAR_API const char *far_errname(int status);
  */
 FAR_API const char *far_error_detail(void);
 
-/* The version of the library, such as "0.7.0". */
+/* The version of the library, such as "0.8.0". */
 FAR_API const char *far_version(void);
 
 /* ---------------------------------------------------------------------------------------------
