@@ -30,7 +30,7 @@ static int create(struct op *op, const struct index_options *options, uint64_t h
     memset(image, 0, bytes);
     image[0] = trie_first_id(hash_seed);
     root.checksum = trie_root_sum(&root);
-    batch_write(&op->batch, root.first, 0, image, bytes);
+    batch_write(&op->batch, MARK_EARLY, root.first, 0, image, bytes);
     rc = batch_flush(&op->batch);
     if (rc == FAR_OK)
         rc = index_write_root(op, at, &root, sizeof root);

@@ -26,8 +26,8 @@ static int replace(struct op *op, const struct trie_view *view, struct work *w, 
 {
     uint64_t new = w->change.block.at ? slot_word(w) : 0;
     index_change_write_first(op, &w->change); /* TRIE-T1 */
-    unsigned n = op_cas(op, w->look.node, trie_word_offset(trie_look_digit(view, &w->look)),
-                        w->found.slot, new);
+    unsigned n = op_cas(op, MARK_PUBLISH, w->look.node,
+                        trie_word_offset(trie_look_digit(view, &w->look)), w->found.slot, new);
     int rc = op_decided(op, batch_flush(&op->batch));
     *done = op_swapped(op, n);
     if (w->found.slot != 0)
@@ -73,13 +73,13 @@ static int publish_node(struct op *op, const struct trie_view *view, struct work
                         const uint64_t *image, bool *swapped)
 {
     const struct trie_look *look = &w->look;
-    batch_write(&op->batch, at, 0, image, view->bytes);
+    batch_write(&op->batch, MARK_EARLY, at, 0, image, view->bytes);
     /* This comes back behind the WRITE. So others see the node even if FABRIC-F4 does not hold. */
     op_read(op, at, 0);
     index_change_write_first(op, &w->change);
     batch_fence(&op->batch); /* TRIE-T1 */
-    unsigned n = op_cas(op, look->node, trie_word_offset(trie_look_digit(view, look)), look->word,
-                        trie_node_word(at));
+    unsigned n = op_cas(op, MARK_PUBLISH, look->node, trie_word_offset(trie_look_digit(view, look)),
+                        look->word, trie_node_word(at));
     int rc = op_decided(op, batch_flush(&op->batch));
     *swapped = rc == FAR_OK && op_swapped(op, n);
     if (rc != FAR_OK && !status_means(rc, STATUS_SETTLED))

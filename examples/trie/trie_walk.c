@@ -99,7 +99,7 @@ static int look(void *arg, unsigned number)
 static int correct(struct walk *w, gaddr node, uint64_t offset, uint64_t from, uint64_t to,
                    bool *done)
 {
-    unsigned n = op_cas(w->base.op, node, offset, from, to);
+    unsigned n = op_cas(w->base.op, MARK_PUBLISH, node, offset, from, to);
     int rc = batch_flush(&w->base.op->batch);
     *done = rc == FAR_OK && op_swapped(w->base.op, n);
     return rc;

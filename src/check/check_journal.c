@@ -58,7 +58,7 @@ static int recover(void *arg, struct op *op, const struct journal_entry *entry)
     if (entry->subject.place != NO_PLACE)
         return c->journal.recover(arg, op, entry);
     memcpy(&intent, entry->data, sizeof intent);
-    batch_read(&op->batch, intent.cell, 0, word, 8);
+    batch_read_head(&op->batch, intent.cell, 0, word, 8);
     int rc = batch_flush(&op->batch);
     if (rc != FAR_OK || word[0] != intent.lock)
         return rc; /* it did not take the lock, or has freed it */
@@ -71,10 +71,10 @@ static int recover(void *arg, struct op *op, const struct journal_entry *entry)
     if (entry->redo && !entry->done) {
         c->result.coverage.redone++;
         memcpy(&word[2], entry->redo, 16);
-        batch_write(&op->batch, intent.cell, FIRST_DELTA, &word[2], 8);
-        batch_write(&op->batch, intent.cell, OTHER_DELTA, &word[3], 8);
+        batch_write(&op->batch, MARK_PLACE, intent.cell, FIRST_DELTA, &word[2], 8);
+        batch_write(&op->batch, MARK_PLACE, intent.cell, OTHER_DELTA, &word[3], 8);
     }
-    batch_cas(&op->batch, intent.cell, 0, intent.lock, 0, &word[1]);
+    batch_cas(&op->batch, MARK_LOCK, intent.cell, 0, intent.lock, 0, &word[1]);
     return batch_flush(&op->batch);
 }
 
@@ -121,8 +121,8 @@ static int take(struct attempt *t)
     struct intent intent = {t->cell, t->lock};
     journal_intend(op, &t->journal, &(struct journal_subject){.place = NO_PLACE}, &intent,
                    sizeof intent);
-    batch_cas(&op->batch, t->cell, 0, 0, t->lock, &op->word[0]);
-    batch_read(&op->batch, t->cell, FIRST_DELTA, &op->word[1], 16);
+    batch_cas(&op->batch, MARK_LOCK, t->cell, 0, 0, t->lock, &op->word[0]);
+    batch_read_head(&op->batch, t->cell, FIRST_DELTA, &op->word[1], 16);
     rc = batch_flush(&op->batch);
     t->held = rc == FAR_OK && op->word[0] == 0;
     return rc;
@@ -137,14 +137,14 @@ static int change(struct check *c, struct check_client *me, struct attempt *t)
         op->word[1]++;
         op->word[2]++;
         journal_redo(op, &t->journal, &op->word[1], 16);
-        batch_write(b, t->cell, FIRST_DELTA, &op->word[1], 8);
+        batch_write(b, MARK_PLACE, t->cell, FIRST_DELTA, &op->word[1], 8);
         c->journal.unsure++;
         int rc = t->cell % 2 ? batch_flush(b) : FAR_OK; /* some take two round trips */
         if (rc != FAR_OK)
             return rc;
-        batch_write(b, t->cell, OTHER_DELTA, &op->word[2], 8);
+        batch_write(b, MARK_PLACE, t->cell, OTHER_DELTA, &op->word[2], 8);
         journal_done(op, &t->journal);
-        batch_cas(b, t->cell, 0, t->lock, 0, &op->word[0]);
+        batch_cas(b, MARK_LOCK, t->cell, 0, t->lock, 0, &op->word[0]);
         batch_fence(b);
     }
     journal_end(op, &t->journal);

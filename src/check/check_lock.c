@@ -48,12 +48,12 @@ static int take(struct check *c, struct check_client *me, bool *taken)
 {
     struct op *op = &me->session->op;
     uint64_t mine = HELD | (me->id + 1ull) << 8;
-    batch_faa(&op->batch, NODE0, LOCK_OFF, TICKET, &op->word[0]);
+    batch_faa(&op->batch, MARK_PUBLISH, NODE0, LOCK_OFF, TICKET, &op->word[0]);
     batch_fence(&op->batch);
-    unsigned lock =
-        batch_mcas(&op->batch, NODE0, LOCK_OFF, 0, HELD, mine, HELD | HOLDER, &op->word[1]);
+    unsigned lock = batch_mcas(&op->batch, MARK_LOCK, NODE0, LOCK_OFF, 0, HELD, mine, HELD | HOLDER,
+                               &op->word[1]);
     batch_fence(&op->batch);
-    batch_read(&op->batch, NODE0, LOCK_OFF + 8, &op->word[2], 16);
+    batch_read_head(&op->batch, NODE0, LOCK_OFF + 8, &op->word[2], 16);
     c->lock.tickets_unsure++;
     int rc = batch_flush(&op->batch);
     if (rc != FAR_OK)
@@ -74,10 +74,10 @@ static int leave(struct check *c, struct check_client *me)
     uint64_t mine = HELD | (me->id + 1ull) << 8;
     op->word[2]++;
     op->word[3]++;
-    batch_write(&op->batch, NODE0, LOCK_OFF + 8, &op->word[2], 16);
+    batch_write(&op->batch, MARK_PLACE, NODE0, LOCK_OFF + 8, &op->word[2], 16);
     batch_fence(&op->batch);
-    unsigned unlock = batch_mcas(&op->batch, NODE0, LOCK_OFF, mine, HELD | HOLDER, 0, HELD | HOLDER,
-                                 &op->word[0]);
+    unsigned unlock = batch_mcas(&op->batch, MARK_LOCK, NODE0, LOCK_OFF, mine, HELD | HOLDER, 0,
+                                 HELD | HOLDER, &op->word[0]);
     c->lock.sections_unsure++;
     int rc = batch_flush(&op->batch);
     if (rc != FAR_OK)

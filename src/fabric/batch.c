@@ -19,6 +19,8 @@
 #include "base/fiber.h"
 #include "fabric/direct.h"
 
+#include <string.h>
+
 /* Bits of a verb's flags that mean something to the flush only. */
 #define STARTS_POST   0x40u /* all verbs before this one complete before it is posted */
 #define EMULATED_MCAS 0x80u /* a CAS that stands for a masked one                     */
@@ -28,7 +30,8 @@
 
 static void empty(struct batch *b)
 {
-    b->fence_next = false;
+    if (!b->plain)
+        memset(b->fence, 0, sizeof b->fence);
     b->plain = true;
     b->error = FAR_OK;
     b->count = 0;
@@ -48,6 +51,7 @@ void batch_init(struct batch *b, struct fab_ep *ep, struct cost *cost)
     b->acted = b->carries = b->in_doubt = b->refused = false;
     b->completed = b->doubt_at = b->doubt_end = 0;
     b->wake_at = 0;
+    b->plain = false;
     empty(b);
 }
 
@@ -95,20 +99,19 @@ static void plan(struct batch *b)
         struct fab_verb *v = &b->verb[i];
         enum fab_class class = fab_class_of(v->kind);
         uint64_t node = 1ull << v->node;
-        bool split, unordered;
-
-        if (v->flags & FAB_FENCE) {
+        bool split, unordered, fenced = b->fence[i / 64] >> i % 64 & 1;
+        if (fenced) {
             before = since;
             before_nodes = since_nodes;
         }
         unordered = some_unordered(fab->order, before, class);
         split = (before_nodes & ~node) != 0 ||
                 ((mcas_nodes & node) && (unordered || (fab->order & ORDER(FAB_A, class))));
-        v->flags &= FAB_MAY_BE_FREED;
-        v->flags |= split ? STARTS_POST : unordered ? FAB_FENCE : 0;
+        v->flags &= FAB_MAY_BE_FREED | FAB_MARK;
+        v->flags |= (split ? STARTS_POST : unordered ? FAB_FENCE : 0) | (fenced ? FAB_PART : 0);
         if (split)
             since_nodes = before_nodes = mcas_nodes = 0;
-        if (v->flags & ~FAB_MAY_BE_FREED)
+        if (split || unordered)
             since = before = 0;
         since |= 1u << class;
         since_nodes |= node;
@@ -312,7 +315,7 @@ static int finish_mcas(struct batch *b, struct fab_verb *v)
         if (i == MCAS_TRIES)
             return err_fail(FAR_CONTENTION, "an emulated masked CAS lost %u races in a row",
                             MCAS_TRIES);
-        v->flags = 0;
+        v->flags &= FAB_MARK;
         v->compare = old;
         v->swap = (old & ~v->swap_mask) | (v->swap & v->swap_mask);
         int rc = post_part(b, v, 1);
@@ -357,7 +360,7 @@ static unsigned append_piggyback(struct batch *b, unsigned first)
     piggyback->due = piggyback->urgent = false;
     piggyback->posted = b->carries = true;
     b->limit = end + PIGGYBACK_VERBS;
-    b->fence_next = false;
+    b->fence[end / 64] &= ~(1ull << end % 64);
     piggyback->add(piggyback, b);
     ASSERT(b->count <= b->limit);
     return fits ? b->count : end - PIGGYBACK_VERBS;

@@ -1,7 +1,7 @@
 /*
  * Batches: what protocol code fills and flushes. One flush is one round trip.
  *
- *     batch_write(b, block, 0, kv, n);
+ *     batch_write(b, MARK_EARLY, block, 0, kv, n);
  *     batch_read(b, bucket, 0, image, sizeof image);
  *     rc = batch_flush(b);
  *
@@ -9,6 +9,8 @@
  * fence on this fabric, and therefore costs a round trip, is decided here and nowhere else.
  * Builders never fail: the first mistake (an address out of bounds, more verbs than fit) is kept
  * and returned by the flush, and nothing is posted.
+ *
+ * Builders of verbs that change something are told what it means (enum fab_mark).
  *
  * Builders of atomics return the verb's number in the batch. After the flush batch_swapped() says
  * whether that verb swapped, and batch_outcome() what became of it if the flush failed.
@@ -77,6 +79,7 @@ struct batch_piggyback {
 };
 #define PIGGYBACK_VERBS 8
 #define PIGGYBACK_LOOK  8
+#define BATCH_WORDS     ((BATCH_MAX + PIGGYBACK_VERBS) / 64 + 1)
 
 /* The rules of the layer above for the posts of a batch. */
 struct batch_policy {
@@ -113,14 +116,14 @@ struct batch {
     uint64_t wake_at; /* on_ring: do not resume before, while pausing; 0: not pausing             */
     unsigned wants;   /* on_ring: verbs that it will post when others have completed; 0: none     */
     unsigned ticket;  /* and when it is its turn                                                  */
-    bool fence_next;  /* a fence stands before the next verb                                      */
-    bool plain;       /* goes out in one post as it is: no fence, nothing to emulate              */
-    bool carries;     /* has piggybacked verbs                                                    */
-    bool acted;       /* the last flush failed after an earlier post with an atomic had completed */
-    int error;        /* the first mistake that a builder saw                                     */
-    bool refused;     /* a flush posted nothing because of such a mistake; the user clears it     */
-    int posted;       /* how the last post ended, with the piggybacked verbs in it                */
-    unsigned own;     /* verbs of the flush that are not piggybacked                              */
+    uint64_t fence[BATCH_WORDS]; /* a bit of each verb: a fence stands before it */
+    bool plain;   /* goes out in one post as it is: no fence, nothing to emulate              */
+    bool carries; /* has piggybacked verbs                                                    */
+    bool acted;   /* the last flush failed after an earlier post with an atomic had completed */
+    int error;    /* the first mistake that a builder saw                                     */
+    bool refused; /* a flush posted nothing because of such a mistake; the user clears it     */
+    int posted;   /* how the last post ended, with the piggybacked verbs in it                */
+    unsigned own; /* verbs of the flush that are not piggybacked                              */
     unsigned count, limit;              /* BATCH_MAX, and more only for piggybacked verbs */
     uint64_t bytes_read, bytes_written; /* by the verbs so far */
     /* The last flush: verbs below `completed` have come back. Those from doubt_at to doubt_end may
@@ -145,8 +148,8 @@ void batch_init(struct batch *b, struct fab_ep *ep, struct cost *cost);
 /* Takes note of the verb that does not fit or breaks a rule: for the builders. */
 void batch_reject(struct batch *b, const struct fab_verb *verb);
 
-static inline struct fab_verb *batch_add(struct batch *b, enum fab_kind kind, gaddr at,
-                                         uint64_t delta, void *buf, uint32_t len)
+static inline struct fab_verb *batch_add(struct batch *b, enum fab_kind kind, unsigned flags,
+                                         gaddr at, uint64_t delta, void *buf, uint32_t len)
 {
     struct fab_verb *v = &b->verb[b->count];
     unsigned node = gaddr_node(at);
@@ -157,7 +160,7 @@ static inline struct fab_verb *batch_add(struct batch *b, enum fab_kind kind, ga
     if (__builtin_add_overflow(gaddr_offset(at), delta, &off))
         off = UINT64_MAX & ~7ull;
     v->kind = (uint8_t)kind;
-    v->flags = b->fence_next ? FAB_FENCE : 0;
+    v->flags = (uint8_t)flags;
     v->node = node < UINT16_MAX ? (uint16_t)node : UINT16_MAX;
     v->len = len;
     v->off = off;
@@ -166,7 +169,6 @@ static inline struct fab_verb *batch_add(struct batch *b, enum fab_kind kind, ga
         batch_reject(b, v);
         return v;
     }
-    b->fence_next = false;
     b->count++;
     if (kind != FAB_WRITE)
         b->bytes_read += len;
@@ -178,13 +180,21 @@ static inline struct fab_verb *batch_add(struct batch *b, enum fab_kind kind, ga
 /* `delta` is a byte offset from the address; buffers are from the endpoint's buf_alloc(). */
 static inline void batch_read(struct batch *b, gaddr at, uint64_t delta, void *buf, uint32_t len)
 {
-    batch_add(b, FAB_READ, at, delta, buf, len);
+    batch_add(b, FAB_READ, MARK_NONE, at, delta, buf, len);
 }
 
-static inline void batch_write(struct batch *b, gaddr at, uint64_t delta, const void *buf,
-                               uint32_t len)
+/* The same, of what only the head surely has: locks, hints, and what a lock of the operation
+ * protects. */
+static inline void batch_read_head(struct batch *b, gaddr at, uint64_t delta, void *buf,
+                                   uint32_t len)
 {
-    batch_add(b, FAB_WRITE, at, delta, (void *)(uintptr_t)buf, len);
+    batch_add(b, FAB_READ, MARK_HEAD, at, delta, buf, len);
+}
+
+static inline void batch_write(struct batch *b, enum fab_mark mark, gaddr at, uint64_t delta,
+                               const void *buf, uint32_t len)
+{
+    batch_add(b, FAB_WRITE, mark, at, delta, (void *)(uintptr_t)buf, len);
 }
 
 /* The READ just added may come too late, to memory that is free, and its result is judged with that
@@ -202,10 +212,10 @@ static inline unsigned batch_number(const struct batch *b, const struct fab_verb
 
 /* *old receives the word as it was: the swap happened if it equals compare. Returns the verb's
  * number in the batch, as the other atomics do. */
-static inline unsigned batch_cas(struct batch *b, gaddr at, uint64_t delta, uint64_t compare,
-                                 uint64_t swap, uint64_t *old)
+static inline unsigned batch_cas(struct batch *b, enum fab_mark mark, gaddr at, uint64_t delta,
+                                 uint64_t compare, uint64_t swap, uint64_t *old)
 {
-    struct fab_verb *v = batch_add(b, FAB_CAS, at, delta, old, 8);
+    struct fab_verb *v = batch_add(b, FAB_CAS, mark, at, delta, old, 8);
 
     v->compare = compare;
     v->swap = swap;
@@ -215,11 +225,11 @@ static inline unsigned batch_cas(struct batch *b, gaddr at, uint64_t delta, uint
 /* The swap happened if *old equals compare under compare_mask. Without masked CAS in the fabric it
  * is emulated by CAS. The first CAS expects the whole of `compare`, so a caller that knows the word
  * passes all of it, not only the bits that must match. */
-static inline unsigned batch_mcas(struct batch *b, gaddr at, uint64_t delta, uint64_t compare,
-                                  uint64_t compare_mask, uint64_t swap, uint64_t swap_mask,
-                                  uint64_t *old)
+static inline unsigned batch_mcas(struct batch *b, enum fab_mark mark, gaddr at, uint64_t delta,
+                                  uint64_t compare, uint64_t compare_mask, uint64_t swap,
+                                  uint64_t swap_mask, uint64_t *old)
 {
-    struct fab_verb *v = batch_add(b, FAB_MCAS, at, delta, old, 8);
+    struct fab_verb *v = batch_add(b, FAB_MCAS, mark, at, delta, old, 8);
 
     v->compare = compare;
     v->compare_mask = compare_mask;
@@ -230,10 +240,10 @@ static inline unsigned batch_mcas(struct batch *b, gaddr at, uint64_t delta, uin
     return batch_number(b, v);
 }
 
-static inline unsigned batch_faa(struct batch *b, gaddr at, uint64_t delta, uint64_t add,
-                                 uint64_t *old)
+static inline unsigned batch_faa(struct batch *b, enum fab_mark mark, gaddr at, uint64_t delta,
+                                 uint64_t add, uint64_t *old)
 {
-    struct fab_verb *v = batch_add(b, FAB_FAA, at, delta, old, 8);
+    struct fab_verb *v = batch_add(b, FAB_FAA, mark, at, delta, old, 8);
 
     v->swap = add;
     return batch_number(b, v);
@@ -244,7 +254,7 @@ static inline void batch_fence(struct batch *b)
     const struct fab *fab = b->ep->fab;
     if (b->count == 0 || (fab->order == ORDER_ALL && fab->nodes == 1)) /* kept without it */
         return;
-    b->fence_next = true;
+    b->fence[b->count / 64] |= 1ull << b->count % 64;
     b->plain = false;
 }
 

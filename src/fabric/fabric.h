@@ -38,6 +38,25 @@ enum fab_kind { FAB_READ, FAB_WRITE, FAB_CAS, FAB_MCAS, FAB_FAA };
 /* Verb flags. Fabrics use FAB_FENCE; the other bits are for the poster. */
 #define FAB_FENCE        1u
 #define FAB_MAY_BE_FREED 2u /* a READ of memory that may have been freed: its poster will notice */
+#define FAB_MARK         0x1cu /* enum fab_mark */
+#define FAB_PART         0x20u /* a fence stands before it, if only one that the order makes needless */
+
+/*
+ * What a verb means to a pool that keeps each word on two nodes, a head and a tail: what it needs
+ * before it may be acknowledged, and what may get lost with the head. Every verb that changes
+ * something says it. With one node for each word nothing depends on it. docs/fabric.md explains
+ * marks to authors of indexes.
+ */
+enum fab_mark {
+    MARK_NONE = 0,
+    MARK_EARLY = 1 << 2,   /* WRITE: nobody acts on it yet, or repeating it does no harm     */
+    MARK_SUM = 2 << 2,     /* FAA: an estimate                                               */
+    MARK_PLACE = 3 << 2,   /* WRITE: visible at once; under a lock, or of a sole owner       */
+    MARK_LOCK = 4 << 2,    /* atomic: shuts others out, or lets them in again                */
+    MARK_HINT = 5 << 2,    /* atomic: may get lost with the head                             */
+    MARK_PUBLISH = 6 << 2, /* atomic: what others act on from then on, and must not get lost */
+    MARK_HEAD = 7 << 2     /* READ: of what only the head surely has                         */
+};
 
 struct fab_verb {
     uint8_t kind;

@@ -230,7 +230,7 @@ int index_write_root(struct op *op, gaddr at, const void *root, uint32_t bytes)
     if (!image)
         return FAR_NO_MEMORY;
     memcpy(image, root, bytes);
-    batch_write(&op->batch, at, 0, image, bytes);
+    batch_write(&op->batch, MARK_EARLY, at, 0, image, bytes);
     return batch_flush(&op->batch);
 }
 

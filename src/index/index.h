@@ -326,7 +326,7 @@ int index_read_confirmed(struct op *op, const struct index_view *view, void *roo
  * that they may know is about to be retired. Returns its number: op_result() is the old version. */
 static inline unsigned index_bump_version(struct op *op, const struct index_view *view)
 {
-    return op_faa(op, view->cached.version_at, view->cached.version_delta, 1);
+    return op_faa(op, MARK_PUBLISH, view->cached.version_at, view->cached.version_delta, 1);
 }
 
 /*

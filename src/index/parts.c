@@ -230,8 +230,8 @@ int index_parts_write_first(struct op *op, unsigned start, const uint64_t *ancho
     uint64_t count = 1ull << start;
     for (uint64_t i = 0; i < count; i++)
         entries[i] = index_deep(anchor[i], start);
-    batch_write(&op->batch, first, 0, anchor, (uint32_t)(8 * count));
-    batch_write(&op->batch, directory, 0, entries, (uint32_t)(8 * count));
+    batch_write(&op->batch, MARK_EARLY, first, 0, anchor, (uint32_t)(8 * count));
+    batch_write(&op->batch, MARK_EARLY, directory, 0, entries, (uint32_t)(8 * count));
     *word = index_deep(directory, start);
     return batch_flush(&op->batch);
 }
@@ -263,9 +263,10 @@ static int double_directory(struct op *op, const struct advice *a, const uint64_
     int rc = pool_alloc(op, gaddr_node(root), class, &at);
     if (rc != FAR_OK)
         return rc;
-    batch_write(&op->batch, at, 0, image, 16u << depth);
+    batch_write(&op->batch, MARK_EARLY, at, 0, image, 16u << depth);
     batch_fence(&op->batch);
-    unsigned n = op_cas(op, root, a->parts->word_at, a->word, index_deep(at, depth + 1));
+    unsigned n =
+        op_cas(op, MARK_PUBLISH, root, a->parts->word_at, a->word, index_deep(at, depth + 1));
     rc = batch_flush(&op->batch);
     if (rc != FAR_OK) {
         pool_abandon(op->client, class);
@@ -288,7 +289,7 @@ static int redirect(struct op *op, const struct advice *a)
     for (uint64_t i = parent->suffix; i < end;) {
         uint64_t first = i;
         for (; i < end && batch_room(&op->batch) > 0; i += step)
-            op_cas(op, directory, i * 8, index_deep(parent->anchor, parent->depth),
+            op_cas(op, MARK_PUBLISH, directory, i * 8, index_deep(parent->anchor, parent->depth),
                    a->entry[i >> parent->depth & 1]);
         unsigned posted = op->batch.count;
         uint64_t found[BATCH_MAX];
@@ -299,7 +300,7 @@ static int redirect(struct op *op, const struct advice *a)
         for (unsigned n = 0; n < posted; n++)
             if (index_deep_depth(found[n]) < parent->depth &&
                 index_deep_depth(found[n]) >= a->parts->start) /* else it is no entry */
-                op_cas(op, directory, (first + n * step) * 8, found[n],
+                op_cas(op, MARK_PUBLISH, directory, (first + n * step) * 8, found[n],
                        a->entry[(first + n * step) >> parent->depth & 1]);
         rc = batch_flush(&op->batch);
         if (rc != FAR_OK)

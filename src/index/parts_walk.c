@@ -97,7 +97,7 @@ static int report_entry(struct index_parts_walk *w, gaddr directory, uint64_t i,
                     (unsigned long long)i);
     if (!w->base->report->repair)
         return FAR_OK;
-    unsigned n = op_cas(w->base->op, directory, 8 * i, entry,
+    unsigned n = op_cas(w->base->op, MARK_PUBLISH, directory, 8 * i, entry,
                         index_deep(first[index_suffix(i, start)], start));
     int rc = batch_flush(&w->base->op->batch);
     if (rc == FAR_OK && op_swapped(w->base->op, n))

@@ -190,7 +190,7 @@ int index_walk_mend(struct op *op, struct slot_format format, uint64_t slot,
     if (bit == INDEX_NO_BIT)
         return rc;
     uint64_t found = words[bit / 64];
-    unsigned n = op_cas(op, at, bit / 64 * 8ull, found, found ^ 1ull << bit % 64);
+    unsigned n = op_cas(op, MARK_PUBLISH, at, bit / 64 * 8ull, found, found ^ 1ull << bit % 64);
     rc = batch_flush(&op->batch);
     *mended = rc == FAR_OK && op_swapped(op, n);
     if (*mended)

@@ -323,7 +323,8 @@ void catalog_cached(const struct pool *pool, const struct table_desc *desc, stru
 /* CASes the word of a place. *was is the word before. */
 static int cas_word(struct op *op, unsigned id, uint64_t from, uint64_t to, uint64_t *was)
 {
-    batch_cas(&op->batch, NODE0, entry_delta(op->pool, id), from, to, &op->pool_word[0]);
+    batch_cas(&op->batch, MARK_PUBLISH, NODE0, entry_delta(op->pool, id), from, to,
+              &op->pool_word[0]);
     int rc = op_decided(op, batch_flush(&op->batch));
     *was = op->pool_word[0];
     return rc;
@@ -477,7 +478,7 @@ int catalog_drop(struct op *op, const struct table_desc *desc)
 
 void catalog_bump_version(struct op *op, const struct table_desc *desc)
 {
-    batch_faa(&op->batch, NODE0,
+    batch_faa(&op->batch, MARK_PUBLISH, NODE0,
               entry_delta(op->pool, desc->id) + offsetof(struct catalog_entry, version), 1,
               &op->pool_word[0]);
 }

@@ -148,12 +148,12 @@ static void leave(struct client *c, struct op *op)
     if (client_has_stray_writes(c))
         return; /* EPOCH-E6: stray verbs may still land, and must not hit another client's memory */
     if (left_some)
-        batch_faa(&op->batch, NODE0, DEATHS_DELTA, 1, &word[0]);
+        batch_faa(&op->batch, MARK_PUBLISH, NODE0, DEATHS_DELTA, 1, &word[0]);
     const uint32_t bytes = offsetof(struct client_slot, journals) - 8; /* `journals` stays */
     memset(&word[2], 0, bytes);
-    batch_write(&op->batch, NODE0, slot_delta(c->slot) + 8, &word[2], bytes);
+    batch_write(&op->batch, MARK_EARLY, NODE0, slot_delta(c->slot) + 8, &word[2], bytes);
     batch_fence(&op->batch);
-    batch_cas(&op->batch, NODE0, slot_delta(c->slot), c->incarnation, 0, &word[1]);
+    batch_cas(&op->batch, MARK_PUBLISH, NODE0, slot_delta(c->slot), c->incarnation, 0, &word[1]);
     (void)batch_flush(&op->batch); /* if this fails, the slot stays, and its lease lapses */
 }
 

@@ -187,20 +187,28 @@ static inline unsigned op_read(struct op *op, gaddr at, uint64_t delta)
     batch_read(&op->batch, at, delta, op_next_word(op), 8);
     return n;
 }
-static inline unsigned op_cas(struct op *op, gaddr at, uint64_t delta, uint64_t compare,
-                              uint64_t swap)
+static inline unsigned op_read_head(struct op *op, gaddr at, uint64_t delta)
 {
-    return batch_cas(&op->batch, at, delta, compare, swap, op_next_word(op));
+    unsigned n = op->batch.count;
+    batch_read_head(&op->batch, at, delta, op_next_word(op), 8);
+    return n;
 }
-static inline unsigned op_mcas(struct op *op, gaddr at, uint64_t delta, uint64_t compare,
-                               uint64_t compare_mask, uint64_t swap, uint64_t swap_mask)
+static inline unsigned op_cas(struct op *op, enum fab_mark mark, gaddr at, uint64_t delta,
+                              uint64_t compare, uint64_t swap)
 {
-    return batch_mcas(&op->batch, at, delta, compare, compare_mask, swap, swap_mask,
+    return batch_cas(&op->batch, mark, at, delta, compare, swap, op_next_word(op));
+}
+static inline unsigned op_mcas(struct op *op, enum fab_mark mark, gaddr at, uint64_t delta,
+                               uint64_t compare, uint64_t compare_mask, uint64_t swap,
+                               uint64_t swap_mask)
+{
+    return batch_mcas(&op->batch, mark, at, delta, compare, compare_mask, swap, swap_mask,
                       op_next_word(op));
 }
-static inline unsigned op_faa(struct op *op, gaddr at, uint64_t delta, uint64_t add)
+static inline unsigned op_faa(struct op *op, enum fab_mark mark, gaddr at, uint64_t delta,
+                              uint64_t add)
 {
-    return batch_faa(&op->batch, at, delta, add, op_next_word(op));
+    return batch_faa(&op->batch, mark, at, delta, add, op_next_word(op));
 }
 static inline uint64_t op_result(const struct op *op, unsigned n)
 {
@@ -487,7 +495,7 @@ int block_prepare(struct op *op, unsigned node, const void *key, size_t klen, co
                   size_t vlen, unsigned written_by, struct block_ref *block);
 static inline void block_write(struct op *op, const struct block_ref *block)
 {
-    batch_write(&op->batch, block->at, 0, block->image, block->bytes);
+    batch_write(&op->batch, MARK_EARLY, block->at, 0, block->image, block->bytes);
 }
 
 enum block_verdict {

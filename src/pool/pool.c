@@ -74,9 +74,9 @@ static int format(struct batch *b, struct fab *fab, struct node_head *image)
         int rc = plan_node(fab, i, pool_id, image);
         if (rc != FAR_OK)
             return rc;
-        batch_write(b, gaddr_make(i, 0), 8, (char *)image + 8, sizeof *image - 8);
+        batch_write(b, MARK_EARLY, gaddr_make(i, 0), 8, (char *)image + 8, sizeof *image - 8);
         batch_fence(b);
-        batch_write(b, gaddr_make(i, 0), 0, &image->magic, 8);
+        batch_write(b, MARK_PLACE, gaddr_make(i, 0), 0, &image->magic, 8);
         rc = batch_flush(b);
         if (rc != FAR_OK)
             return rc;

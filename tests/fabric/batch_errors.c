@@ -81,7 +81,7 @@ static void piggyback_look(struct batch_piggyback *piggyback)
 static void piggyback_add(struct batch_piggyback *piggyback, struct batch *b)
 {
     (void)piggyback;
-    batch_write(b, gaddr_make(0, 0), 64, &rec.buf[8], 8);
+    batch_write(b, MARK_EARLY, gaddr_make(0, 0), 64, &rec.buf[8], 8);
 }
 static void piggyback_completed(struct batch_piggyback *piggyback, int status)
 {

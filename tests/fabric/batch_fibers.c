@@ -18,7 +18,7 @@ static void count_up(void *arg)
     struct task *t = arg;
 
     for (unsigned i = 0; i < FLUSHES; i++) {
-        batch_faa(&t->rig->b, AT, 0, 1, t->rig->buf);
+        batch_faa(&t->rig->b, MARK_PUBLISH, AT, 0, 1, t->rig->buf);
         ASSERT(batch_flush(&t->rig->b) == FAR_OK);
         t->flushes++;
     }

@@ -16,7 +16,7 @@ static void a_right_guess_costs_one_round_trip(void **state)
 {
     (void)state;
     WORD = 0xaa01;
-    batch_mcas(&rec.b, AT, 0, 0xaa01, 0xff, 0x02, 0xff, rec.buf);
+    batch_mcas(&rec.b, MARK_PUBLISH, AT, 0, 0xaa01, 0xff, 0x02, 0xff, rec.buf);
     assert_int_equal(batch_flush(&rec.b), FAR_OK);
     assert_int_equal(rec.buf[0], 0xaa01);
     assert_int_equal(WORD, 0xaa02);
@@ -30,7 +30,7 @@ static void a_wrong_guess_costs_one_more(void **state)
 {
     (void)state;
     WORD = 0xaa01;
-    batch_mcas(&rec.b, AT, 0, 0x01, 0xff, 0xbb02, 0x0fff, rec.buf);
+    batch_mcas(&rec.b, MARK_PUBLISH, AT, 0, 0x01, 0xff, 0xbb02, 0x0fff, rec.buf);
     assert_int_equal(batch_flush(&rec.b), FAR_OK);
     assert_int_equal(rec.buf[0], 0xaa01);
     assert_int_equal(WORD, 0xab02);
@@ -42,7 +42,7 @@ static void a_mismatch_under_the_mask_is_final(void **state)
 {
     (void)state;
     WORD = 0xaa01;
-    batch_mcas(&rec.b, AT, 0, 0x02, 0xff, 0x03, 0xff, rec.buf);
+    batch_mcas(&rec.b, MARK_PUBLISH, AT, 0, 0x02, 0xff, 0x03, 0xff, rec.buf);
     assert_int_equal(batch_flush(&rec.b), FAR_OK);
     assert_int_equal(rec.buf[0], 0xaa01);
     assert_int_equal(WORD, 0xaa01);
@@ -59,7 +59,7 @@ static void a_word_lost_on_the_way_is_a_mismatch(void **state)
 {
     (void)state;
     rec.interfere = lose_then_mismatch;
-    batch_mcas(&rec.b, AT, 0, 0x01, 0xff, 0x02, 0xff, rec.buf);
+    batch_mcas(&rec.b, MARK_PUBLISH, AT, 0, 0x01, 0xff, 0x02, 0xff, rec.buf);
     assert_int_equal(batch_flush(&rec.b), FAR_OK);
     assert_int_equal(rec.buf[0], 0xaa05);
     assert_int_equal(WORD, 0xaa05);
@@ -78,7 +78,7 @@ static void endless_contention_is_given_up(void **state)
     (void)state;
     rec.interfere = count_above_the_mask;
     WORD = 0x01;
-    batch_mcas(&rec.b, AT, 0, 0x01, 0xff, 0x02, 0xff, rec.buf);
+    batch_mcas(&rec.b, MARK_PUBLISH, AT, 0, 0x01, 0xff, 0x02, 0xff, rec.buf);
     assert_int_equal(batch_flush(&rec.b), FAR_CONTENTION);
     assert_true(far_error_detail()[0]);
     assert_int_equal(WORD & 0xff, 0x01); /* nothing was done */
@@ -87,7 +87,7 @@ static void endless_contention_is_given_up(void **state)
 
     before = WORD; /* the batch can be used again */
     rec.interfere = NULL;
-    batch_mcas(&rec.b, AT, 0, before, 0xff, 0x02, 0xff, rec.buf);
+    batch_mcas(&rec.b, MARK_PUBLISH, AT, 0, before, 0xff, 0x02, 0xff, rec.buf);
     assert_int_equal(batch_flush(&rec.b), FAR_OK);
     assert_int_equal(WORD & 0xff, 0x02);
 }
@@ -106,14 +106,14 @@ static void the_last_try_counts(void **state)
     (void)state;
     rec.interfere = count_above_the_mask;
     WORD = 0x01;
-    batch_mcas(&rec.b, AT, 0, 0x01, 0xff, 0x02, 0xff, rec.buf);
+    batch_mcas(&rec.b, MARK_PUBLISH, AT, 0, 0x01, 0xff, 0x02, 0xff, rec.buf);
     assert_int_equal(batch_flush(&rec.b), FAR_CONTENTION);
     tries = rec.posts;
 
     recorder_reset(&rec, ORDER_IB, 0);
     rec.interfere = give_way_at_last;
     WORD = 0x01;
-    unsigned n = batch_mcas(&rec.b, AT, 0, 0x01, 0xff, 0x02, 0xff, rec.buf);
+    unsigned n = batch_mcas(&rec.b, MARK_PUBLISH, AT, 0, 0x01, 0xff, 0x02, 0xff, rec.buf);
     assert_int_equal(batch_flush(&rec.b), FAR_OK);
     assert_true(batch_swapped(&rec.b, n));
     assert_int_equal(rec.posts, tries);
@@ -126,7 +126,7 @@ static void several_in_one_batch_are_each_finished(void **state)
     for (unsigned i = 0; i < 3; i++)
         rec.word[1][8 + i] = 0x100 * i + i;
     for (unsigned i = 0; i < 3; i++)
-        batch_mcas(&rec.b, AT, 8 * i, i, 0xff, 0x40, 0xf0, &rec.buf[i]);
+        batch_mcas(&rec.b, MARK_PUBLISH, AT, 8 * i, i, 0xff, 0x40, 0xf0, &rec.buf[i]);
     assert_int_equal(batch_flush(&rec.b), FAR_OK);
     for (unsigned i = 0; i < 3; i++) {
         assert_int_equal(rec.buf[i], 0x100 * i + i);
@@ -141,8 +141,8 @@ static void what_is_ordered_behind_it_waits_for_it(void **state)
     (void)state;
     WORD = 0xaa01;
     rec.buf[1] = 7;
-    batch_write(&rec.b, AT, 8, &rec.buf[1], 8);
-    batch_mcas(&rec.b, AT, 0, 0x01, 0xff, 0x02, 0xff, &rec.buf[0]);
+    batch_write(&rec.b, MARK_EARLY, AT, 8, &rec.buf[1], 8);
+    batch_mcas(&rec.b, MARK_PUBLISH, AT, 0, 0x01, 0xff, 0x02, 0xff, &rec.buf[0]);
     batch_read(&rec.b, AT, 0, &rec.buf[2], 16);
     assert_int_equal(batch_flush(&rec.b), FAR_OK);
     assert_int_equal(rec.buf[2], 0xaa02);

@@ -54,8 +54,8 @@ static int post(struct rig *r, unsigned allowed)
 {
     lease = (typeof(lease)){.allowed = allowed};
     r->b.policy = &policy;
-    batch_write(&r->b, FROM, 0, r->buf, BYTES);
-    batch_faa(&r->b, WORD, 0, 1, r->buf + BYTES / 8);
+    batch_write(&r->b, MARK_EARLY, FROM, 0, r->buf, BYTES);
+    batch_faa(&r->b, MARK_PUBLISH, WORD, 0, 1, r->buf + BYTES / 8);
     int rc = batch_flush(&r->b);
     r->b.policy = NULL;
     return rc;

@@ -26,7 +26,7 @@ static void each_masked_cas_has_its_own_result(void **state)
             unsigned n[BATCH_MAX];
             for (unsigned i = 0; i < BATCH_MAX; i++) {
                 rec.word[i % 2][i] = i % 3 == 0; /* held already */
-                n[i] = batch_mcas(&rec.b, AT(i % 2, i), 0, LOW, 7, LOW, &rec.buf[i]);
+                n[i] = batch_mcas(&rec.b, MARK_PUBLISH, AT(i % 2, i), 0, LOW, 7, LOW, &rec.buf[i]);
                 assert_int_equal(n[i], i);
                 if (i % 40 == 39)
                     batch_fence(&rec.b); /* to another node: the batch goes out in several posts */
@@ -48,10 +48,10 @@ static void numbers_count_all_verbs(void **state)
     recorder_reset(&rec, ORDER_IB, 0);
     rec.word[0][3] = 4;
     batch_read(&rec.b, AT(0, 0), &rec.buf[0], 8);
-    assert_int_equal(batch_cas(&rec.b, AT(0, 1), 0, 1, &rec.buf[1]), 1);
-    batch_write(&rec.b, AT(0, 2), &rec.buf[2], 8);
-    assert_int_equal(batch_cas(&rec.b, AT(0, 3), 0, 1, &rec.buf[3]), 3);
-    assert_int_equal(batch_faa(&rec.b, AT(0, 4), 1, &rec.buf[4]), 4);
+    assert_int_equal(batch_cas(&rec.b, MARK_PUBLISH, AT(0, 1), 0, 1, &rec.buf[1]), 1);
+    batch_write(&rec.b, MARK_EARLY, AT(0, 2), &rec.buf[2], 8);
+    assert_int_equal(batch_cas(&rec.b, MARK_PUBLISH, AT(0, 3), 0, 1, &rec.buf[3]), 3);
+    assert_int_equal(batch_faa(&rec.b, MARK_PUBLISH, AT(0, 4), 1, &rec.buf[4]), 4);
     assert_int_equal(batch_flush(&rec.b), FAR_OK);
     assert_int_equal(batch_outcome(&rec.b, 0), BATCH_DONE);
     assert_true(batch_swapped(&rec.b, 1));
@@ -75,8 +75,8 @@ static void a_batch_that_was_not_posted_did_nothing(void **state)
 {
     (void)state;
     recorder_reset(&rec, ORDER_IB, 0);
-    unsigned good = batch_cas(&rec.b, AT(0, 1), 0, 1, &rec.buf[1]);
-    unsigned bad = batch_cas(&rec.b, AT(0, RECORDER_WORDS), 0, 1, &rec.buf[2]);
+    unsigned good = batch_cas(&rec.b, MARK_PUBLISH, AT(0, 1), 0, 1, &rec.buf[1]);
+    unsigned bad = batch_cas(&rec.b, MARK_PUBLISH, AT(0, RECORDER_WORDS), 0, 1, &rec.buf[2]);
     assert_int_equal(batch_flush(&rec.b), FAR_BOUNDS);
     assert_int_equal(batch_outcome(&rec.b, good), BATCH_NOT);
     assert_int_equal(batch_outcome(&rec.b, bad), BATCH_NOT);
@@ -85,7 +85,7 @@ static void a_batch_that_was_not_posted_did_nothing(void **state)
     /* More than fit: the last one's number is past the end. */
     recorder_reset(&rec, ORDER_IB, 0);
     for (unsigned i = 0; i <= BATCH_MAX; i++)
-        bad = batch_cas(&rec.b, AT(0, 1), 0, 1, &rec.buf[1]);
+        bad = batch_cas(&rec.b, MARK_PUBLISH, AT(0, 1), 0, 1, &rec.buf[1]);
     assert_int_equal(batch_flush(&rec.b), FAR_INVALID);
     assert_int_equal(batch_outcome(&rec.b, bad), BATCH_NOT);
 
@@ -129,7 +129,7 @@ static void an_emulated_one_that_was_not_repeated_did_not_swap(void **state)
         rec.status = FAR_UNKNOWN;
         rec.word[0][0] = rec.word[0][1] = 1ull << 32;
         for (unsigned i = 0; i < 3; i++)
-            batch_mcas(&rec.b, AT(0, i), 0, LOW, 7, LOW, &rec.buf[i]);
+            batch_mcas(&rec.b, MARK_PUBLISH, AT(0, i), 0, LOW, 7, LOW, &rec.buf[i]);
         assert_int_equal(batch_flush(&rec.b), posted ? FAR_UNKNOWN : FAR_UNREACHABLE);
         assert_int_equal(batch_outcome(&rec.b, 0), posted ? BATCH_UNKNOWN : BATCH_MISSED);
         assert_int_equal(batch_outcome(&rec.b, 1), BATCH_MISSED);
@@ -158,13 +158,13 @@ static unsigned make(struct rng *rng, struct made *made)
         if (m->kind == FAB_READ)
             batch_read(&rec.b, AT(m->node, i), &rec.buf[i], 8);
         else if (m->kind == FAB_WRITE)
-            batch_write(&rec.b, AT(m->node, i), &rec.buf[i], 8);
+            batch_write(&rec.b, MARK_EARLY, AT(m->node, i), &rec.buf[i], 8);
         else if (m->kind == FAB_CAS)
-            n = batch_cas(&rec.b, AT(m->node, i), 0, 7, &rec.buf[i]);
+            n = batch_cas(&rec.b, MARK_PUBLISH, AT(m->node, i), 0, 7, &rec.buf[i]);
         else if (m->kind == FAB_MCAS)
-            n = batch_mcas(&rec.b, AT(m->node, i), 0, LOW, 7, LOW, &rec.buf[i]);
+            n = batch_mcas(&rec.b, MARK_PUBLISH, AT(m->node, i), 0, LOW, 7, LOW, &rec.buf[i]);
         else
-            n = batch_faa(&rec.b, AT(m->node, i), 4, &rec.buf[i]);
+            n = batch_faa(&rec.b, MARK_PUBLISH, AT(m->node, i), 4, &rec.buf[i]);
         assert_int_equal(n, i);
         if (rng_below(rng, 3) == 0)
             batch_fence(&rec.b);

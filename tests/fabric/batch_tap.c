@@ -75,7 +75,7 @@ static void reads_that_are_done_at_once_are_heard(void **state)
         batch_init(&b, r->ep, &cost[i]);
         b.tap = i ? &l.tap : NULL;
         buf[0] = 7;
-        batch_write(&b, gaddr_make(0, 64), 8, buf, 8);
+        batch_write(&b, MARK_EARLY, gaddr_make(0, 64), 8, buf, 8);
         assert_int_equal(batch_flush(&b), FAR_OK);
         memset(buf, 0, 256);
         batch_read(&b, gaddr_make(0, 64), 0, buf, 64);

@@ -128,7 +128,7 @@ static void reads_return_what_was_written(void **state)
         fill(out, len, i + 1);
         rig_set(r, at, shift, 11);
         rig_set(r, at, shift + 8 + len, 22);
-        batch_write(&r->b, at, shift + 8, out, len);
+        batch_write(&r->b, MARK_EARLY, at, shift + 8, out, len);
         rig_flush(r);
         fill(in, len + 16, 99);
         batch_read(&r->b, at, shift, in, len + 16);
@@ -145,7 +145,7 @@ static void a_read_stays_within_its_buffer(void **state)
     gaddr at = gaddr_make(0, 4096);
 
     fill(r->buf, 256, 3);
-    batch_write(&r->b, at, 0, r->buf, 256);
+    batch_write(&r->b, MARK_EARLY, at, 0, r->buf, 256);
     rig_flush(r);
     for (uint32_t len = 8; len <= 192; len += 8) {
         memset(r->buf + 100, 0xee, 256);
@@ -165,9 +165,9 @@ static void the_last_bytes_can_be_used(void **state)
         gaddr last = gaddr_make(n, r->fab->size[n] - 64);
 
         fill(r->buf, 64, n);
-        batch_write(&r->b, last, 0, r->buf, 64);
+        batch_write(&r->b, MARK_EARLY, last, 0, r->buf, 64);
         rig_ordered(r, FAB_W, FAB_A);
-        batch_faa(&r->b, last, 56, 1, r->buf + 8);
+        batch_faa(&r->b, MARK_PUBLISH, last, 56, 1, r->buf + 8);
         rig_flush(r);
         assert_true(r->buf[8] == r->buf[7]);
         assert_true(rig_get(r, last, 56) == r->buf[7] + 1);
@@ -184,21 +184,21 @@ static void cas_swaps_only_what_it_expects(void **state)
     rig_set(r, at, 8, 5);
     rig_set(r, at, 16, 2);
 
-    batch_cas(&r->b, at, 8, 5, UINT64_MAX, old);
+    batch_cas(&r->b, MARK_PUBLISH, at, 8, 5, UINT64_MAX, old);
     rig_flush(r);
     assert_true(*old == 5);
     assert_true(rig_get(r, at, 8) == UINT64_MAX);
 
-    batch_cas(&r->b, at, 8, 5, 7, old);
+    batch_cas(&r->b, MARK_PUBLISH, at, 8, 5, 7, old);
     rig_flush(r);
     assert_true(*old == UINT64_MAX);
     assert_true(rig_get(r, at, 8) == UINT64_MAX);
 
-    batch_cas(&r->b, at, 8, UINT64_MAX, UINT64_MAX, old); /* to itself: a success */
+    batch_cas(&r->b, MARK_PUBLISH, at, 8, UINT64_MAX, UINT64_MAX, old); /* to itself: a success */
     rig_flush(r);
     assert_true(*old == UINT64_MAX);
 
-    batch_cas(&r->b, at, 8, UINT64_MAX, 1ull << 63, old);
+    batch_cas(&r->b, MARK_PUBLISH, at, 8, UINT64_MAX, 1ull << 63, old);
     rig_flush(r);
     assert_true(rig_get(r, at, 8) == 1ull << 63);
     assert_true(rig_get(r, at, 0) == 1); /* neighbours */
@@ -239,8 +239,8 @@ static void masked_cas_minds_its_masks(void **state)
         rig_set(r, at, 8, cases[i].word);
         rig_set(r, at, 16, 2);
         *r->buf = 77;
-        batch_mcas(&r->b, at, 8, cases[i].compare, cases[i].compare_mask, cases[i].swap,
-                   cases[i].swap_mask, r->buf);
+        batch_mcas(&r->b, MARK_PUBLISH, at, 8, cases[i].compare, cases[i].compare_mask,
+                   cases[i].swap, cases[i].swap_mask, r->buf);
         rig_flush(r);
         assert_true(*r->buf == cases[i].word);
         assert_true(rig_get(r, at, 8) == cases[i].after);
@@ -260,14 +260,14 @@ static void faa_adds_and_wraps_around(void **state)
     rig_set(r, at, 8, value);
     rig_set(r, at, 16, 2);
     for (size_t i = 0; i < sizeof adds / sizeof adds[0]; i++) {
-        batch_faa(&r->b, at, 8, adds[i], r->buf);
+        batch_faa(&r->b, MARK_PUBLISH, at, 8, adds[i], r->buf);
         rig_flush(r);
         assert_true(*r->buf == value);
         value += adds[i];
         assert_true(rig_get(r, at, 8) == value);
     }
     assert_true(value == UINT64_MAX);
-    batch_faa(&r->b, at, 8, 1, r->buf);
+    batch_faa(&r->b, MARK_PUBLISH, at, 8, 1, r->buf);
     rig_flush(r);
     assert_true(rig_get(r, at, 8) == 0); /* and nothing is carried into the neighbours */
     assert_true(rig_get(r, at, 0) == 1);
@@ -284,19 +284,19 @@ static void verbs_of_a_batch_take_effect_in_order(void **state)
 
     r->buf[0] = 10;
     r->buf[1] = 30;
-    batch_write(&r->b, at, 0, &r->buf[0], 8);
+    batch_write(&r->b, MARK_EARLY, at, 0, &r->buf[0], 8);
     rig_ordered(r, FAB_W, FAB_R);
     batch_read(&r->b, at, 0, &seen[0], 8);
     batch_fence(&r->b);
-    batch_cas(&r->b, at, 0, 10, 20, &seen[1]);
+    batch_cas(&r->b, MARK_PUBLISH, at, 0, 10, 20, &seen[1]);
     batch_fence(&r->b);
-    batch_faa(&r->b, at, 0, 5, &seen[2]);
+    batch_faa(&r->b, MARK_PUBLISH, at, 0, 5, &seen[2]);
     batch_fence(&r->b);
     batch_read(&r->b, at, 0, &seen[3], 8);
     batch_fence(&r->b);
-    batch_write(&r->b, at, 0, &r->buf[1], 8);
+    batch_write(&r->b, MARK_EARLY, at, 0, &r->buf[1], 8);
     rig_ordered(r, FAB_W, FAB_A);
-    batch_mcas(&r->b, at, 0, 30, UINT64_MAX, 0x100, 0xff00, &seen[4]);
+    batch_mcas(&r->b, MARK_PUBLISH, at, 0, 30, UINT64_MAX, 0x100, 0xff00, &seen[4]);
     batch_fence(&r->b);
     batch_read(&r->b, at, 0, &seen[5], 8);
     rig_flush(r);
@@ -316,13 +316,13 @@ static void a_batch_reaches_every_node(void **state)
 
     for (unsigned n = 0; n < nodes; n++) {
         r->buf[n] = 1000 + n;
-        batch_write(&r->b, gaddr_make(n, 16384), 8, &r->buf[n], 8);
+        batch_write(&r->b, MARK_EARLY, gaddr_make(n, 16384), 8, &r->buf[n], 8);
     }
     rig_flush(r);
     for (unsigned n = 0; n < nodes; n++)
         batch_read(&r->b, gaddr_make(n, 16384), 8, &in[n], 8);
     for (unsigned n = 0; n < nodes && batch_room(&r->b); n++)
-        batch_faa(&r->b, gaddr_make(n, 16384), 16, 0, &in[64 + n]);
+        batch_faa(&r->b, MARK_PUBLISH, gaddr_make(n, 16384), 16, 0, &in[64 + n]);
     rig_flush(r);
     for (unsigned n = 0; n < nodes; n++)
         assert_int_equal(in[n], 1000 + n);
@@ -338,9 +338,9 @@ static void a_fence_holds_between_nodes(void **state)
     rig_set(r, gaddr_make(0, 16384), 0, 0);
     rig_set(r, gaddr_make(last, 16384), 64, 0);
     r->cost = (struct cost){0};
-    batch_faa(&r->b, gaddr_make(0, 16384), 0, 3, &r->buf[0]);
+    batch_faa(&r->b, MARK_PUBLISH, gaddr_make(0, 16384), 0, 3, &r->buf[0]);
     batch_fence(&r->b);
-    batch_faa(&r->b, gaddr_make(last, 16384), 64, 4, &r->buf[1]);
+    batch_faa(&r->b, MARK_PUBLISH, gaddr_make(last, 16384), 64, 4, &r->buf[1]);
     rig_flush(r);
     if (last > 0)
         assert_int_equal(r->cost.rtts, 2);
@@ -358,14 +358,14 @@ static void a_full_batch_goes_out_and_one_more_is_refused(void **state)
     rig_set(r, at, 0, 0);
     for (int round = 0; round < 2; round++) {
         for (unsigned i = 0; i < BATCH_MAX; i++)
-            batch_faa(&r->b, at, 0, 1, &r->buf[i]);
+            batch_faa(&r->b, MARK_PUBLISH, at, 0, 1, &r->buf[i]);
         assert_int_equal(batch_room(&r->b), 0);
         rig_flush(r);
         assert_int_equal(batch_room(&r->b), BATCH_MAX);
         assert_int_equal(rig_get(r, at, 0), (round + 1) * BATCH_MAX);
     }
     for (unsigned i = 0; i < BATCH_MAX + 3; i++)
-        batch_faa(&r->b, at, 0, 1, &r->buf[i]);
+        batch_faa(&r->b, MARK_PUBLISH, at, 0, 1, &r->buf[i]);
     assert_int_equal(batch_flush(&r->b), FAR_INVALID);
     assert_non_null(strstr(far_error_detail(), "128"));
     assert_int_equal(rig_get(r, at, 0), 2 * BATCH_MAX);
@@ -388,9 +388,9 @@ static void costs_are_counted(void **state)
     gaddr at = gaddr_make(0, 8192);
 
     batch_read(&r->b, at, 0, r->buf, 64);
-    batch_write(&r->b, at, 1024, r->buf, 128);
-    batch_cas(&r->b, at, 2048, 0, 0, r->buf + 100);
-    batch_faa(&r->b, at, 2056, 0, r->buf + 101);
+    batch_write(&r->b, MARK_EARLY, at, 1024, r->buf, 128);
+    batch_cas(&r->b, MARK_PUBLISH, at, 2048, 0, 0, r->buf + 100);
+    batch_faa(&r->b, MARK_PUBLISH, at, 2056, 0, r->buf + 101);
     rig_flush(r);
     assert_int_equal(r->cost.rtts, 1);
     assert_int_equal(r->cost.verbs, 4);
@@ -461,16 +461,16 @@ static void add_bad(struct rig *r, const struct bad_verb *bad)
         batch_read(&r->b, at, delta, buf, bad->len);
         break;
     case FAB_WRITE:
-        batch_write(&r->b, at, delta, buf, bad->len);
+        batch_write(&r->b, MARK_EARLY, at, delta, buf, bad->len);
         break;
     case FAB_CAS:
-        batch_cas(&r->b, at, delta, 0, 0, buf);
+        batch_cas(&r->b, MARK_PUBLISH, at, delta, 0, 0, buf);
         break;
     case FAB_MCAS:
-        batch_mcas(&r->b, at, delta, 0, 1, 0, 1, buf);
+        batch_mcas(&r->b, MARK_PUBLISH, at, delta, 0, 1, 0, 1, buf);
         break;
     default:
-        batch_faa(&r->b, at, delta, 0, buf);
+        batch_faa(&r->b, MARK_PUBLISH, at, delta, 0, buf);
     }
 }
 
@@ -490,8 +490,8 @@ static void a_bad_verb_spoils_its_whole_batch(void **state)
             int rc;
 
             if (place >= 2) {
-                batch_faa(&r->b, here, 0, 1, &old[0]);
-                batch_faa(&r->b, there, 8, 1, &old[1]);
+                batch_faa(&r->b, MARK_PUBLISH, here, 0, 1, &old[0]);
+                batch_faa(&r->b, MARK_PUBLISH, there, 8, 1, &old[1]);
             }
             if (place >= 3)
                 batch_fence(&r->b);
@@ -499,8 +499,8 @@ static void a_bad_verb_spoils_its_whole_batch(void **state)
             if (place == 4)
                 batch_fence(&r->b);
             if (place == 1 || place == 4) {
-                batch_faa(&r->b, here, 0, 1, &old[2]);
-                batch_faa(&r->b, there, 8, 1, &old[3]);
+                batch_faa(&r->b, MARK_PUBLISH, here, 0, 1, &old[2]);
+                batch_faa(&r->b, MARK_PUBLISH, there, 8, 1, &old[3]);
             }
             rc = batch_flush(&r->b);
             if (rc != bad_verbs[i].status)
@@ -521,7 +521,7 @@ static void an_address_that_wraps_is_out_of_bounds(void **state)
 
     batch_read(&r->b, gaddr_make(0, 4096), 0 - 4096ull, r->buf, 8);
     assert_int_equal(batch_flush(&r->b), FAR_BOUNDS);
-    batch_write(&r->b, gaddr_make(0, 4096), 0 - 64ull, r->buf, 64);
+    batch_write(&r->b, MARK_EARLY, gaddr_make(0, 4096), 0 - 64ull, r->buf, 64);
     assert_int_equal(batch_flush(&r->b), FAR_BOUNDS);
 }
 
@@ -587,7 +587,7 @@ static void endpoints_share_the_memory(void **state)
 
         rig_set(r, at, 0, i);
         assert_int_equal(rig_get(other, at, 0), i);
-        batch_cas(&other->b, at, 0, i, i + 1, other->buf);
+        batch_cas(&other->b, MARK_PUBLISH, at, 0, i, i + 1, other->buf);
         rig_flush(other);
         assert_int_equal(rig_get(r, at, 0), i + 1);
     }

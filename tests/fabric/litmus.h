@@ -149,9 +149,9 @@ static void litmus_slot(struct rig *r, const struct litmus_run *run, unsigned se
         if (step[i].kind == FAB_READ)
             batch_read(&r->b, at, delta, word, 8);
         else if (step[i].kind == FAB_WRITE)
-            batch_write(&r->b, at, delta, word, 8);
+            batch_write(&r->b, MARK_EARLY, at, delta, word, 8);
         else
-            batch_cas(&r->b, at, delta, 0, step[i].value, word);
+            batch_cas(&r->b, MARK_PUBLISH, at, delta, 0, step[i].value, word);
     }
     rig_flush(r);
 }
@@ -233,8 +233,8 @@ static unsigned litmus_run(struct rig *r, const struct litmus *test, unsigned y_
         assert_int_equal(pthread_create(&thread[i], NULL, litmus_worker, &arg[i]), 0);
     for (unsigned round = 0; round < run->rounds; round++) {
         memset(r->buf, 0, 2 * LITMUS_SPAN);
-        batch_write(&r->b, run->var[X], 0, x, LITMUS_SPAN);
-        batch_write(&r->b, run->var[Y], 0, y, LITMUS_SPAN);
+        batch_write(&r->b, MARK_EARLY, run->var[X], 0, x, LITMUS_SPAN);
+        batch_write(&r->b, MARK_EARLY, run->var[Y], 0, y, LITMUS_SPAN);
         rig_flush(r);
         pthread_barrier_wait(&run->round);
         pthread_barrier_wait(&run->round);
@@ -349,7 +349,7 @@ static void *torn_thread(void *arg)
         if (c->self < 2) {
             for (unsigned w = 0; w < TORN_SPAN / 8; w++)
                 r->buf[w] = half << 32 | half;
-            batch_write(&r->b, CROWD_WORD, 0, r->buf, TORN_SPAN);
+            batch_write(&r->b, MARK_EARLY, CROWD_WORD, 0, r->buf, TORN_SPAN);
             rig_flush(r);
             continue;
         }
@@ -367,7 +367,7 @@ static void litmus_words_are_never_torn(void **state)
     struct rig *r = *state;
 
     memset(r->buf, 0, TORN_SPAN);
-    batch_write(&r->b, CROWD_WORD, 0, r->buf, TORN_SPAN);
+    batch_write(&r->b, MARK_EARLY, CROWD_WORD, 0, r->buf, TORN_SPAN);
     rig_flush(r);
     assert_int_equal(crowd_run(r->fab, 5000 / RIG_SLOW, torn_thread, NULL), 0);
 }
@@ -379,7 +379,7 @@ static void *cas_counter_thread(void *arg)
     uint64_t seen = 0, *old = r->buf;
 
     for (unsigned done = 0; done < c->count;) { /* each failure is another thread's success */
-        batch_cas(&r->b, CROWD_WORD, 0, seen, seen + 1, old);
+        batch_cas(&r->b, MARK_PUBLISH, CROWD_WORD, 0, seen, seen + 1, old);
         rig_flush(r);
         done += *old == seen;
         seen = *old == seen ? seen + 1 : *old;
@@ -413,7 +413,7 @@ static void *masked_cas_thread(void *arg)
         uint64_t swap = (uint64_t)((i + 1) & 0xffff) << shift;
         int rc;
 
-        batch_mcas(&r->b, CROWD_WORD, 0, compare, mask, swap, mask, old);
+        batch_mcas(&r->b, MARK_PUBLISH, CROWD_WORD, 0, compare, mask, swap, mask, old);
         rc = batch_flush(&r->b);
         c->failures += rc != FAR_CONTENTION && (rc != FAR_OK || ((*old ^ compare) & mask) != 0);
         i += rc != FAR_CONTENTION; /* nothing was done, because the others did so much */
@@ -441,7 +441,7 @@ static void *ticket_thread(void *arg)
     struct rig *r = rig_on(c->fab);
 
     for (unsigned i = 0; i < c->count; i++) {
-        batch_faa(&r->b, CROWD_WORD, 0, 1, r->buf);
+        batch_faa(&r->b, MARK_PUBLISH, CROWD_WORD, 0, 1, r->buf);
         rig_flush(r);
         c->seen[i] = r->buf[0];
         c->failures += i > 0 && c->seen[i] <= c->seen[i - 1];

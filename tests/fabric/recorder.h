@@ -114,17 +114,17 @@ static inline void recorder_fill(struct recorder *rec, const char *text)
             batch_read(&rec->b, at, 8 * i, &rec->buf[i], 8);
             break;
         case 'W':
-            batch_write(&rec->b, at, 8 * i, &rec->buf[i], 8);
+            batch_write(&rec->b, MARK_EARLY, at, 8 * i, &rec->buf[i], 8);
             break;
         case 'C':
-            batch_cas(&rec->b, at, 8 * i, 0, 1, &rec->buf[i]);
+            batch_cas(&rec->b, MARK_PUBLISH, at, 8 * i, 0, 1, &rec->buf[i]);
             break;
         case 'M':
-            batch_mcas(&rec->b, at, 8 * i, 0, 1, 1, 1, &rec->buf[i]);
+            batch_mcas(&rec->b, MARK_PUBLISH, at, 8 * i, 0, 1, 1, 1, &rec->buf[i]);
             break;
         default:
             assert_int_equal(*text, 'F');
-            batch_faa(&rec->b, at, 8 * i, 1, &rec->buf[i]);
+            batch_faa(&rec->b, MARK_PUBLISH, at, 8 * i, 1, &rec->buf[i]);
         }
         text += 2;
         i++;

@@ -84,7 +84,7 @@ static inline uint64_t rig_get(struct rig *r, gaddr at, uint64_t delta)
 static inline void rig_set(struct rig *r, gaddr at, uint64_t delta, uint64_t value)
 {
     *rig_scratch(r) = value;
-    batch_write(&r->b, at, delta, rig_scratch(r), 8);
+    batch_write(&r->b, MARK_EARLY, at, delta, rig_scratch(r), 8);
     rig_flush(r);
 }
 

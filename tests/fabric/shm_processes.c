@@ -110,11 +110,11 @@ static void pass_messages(struct rig *r, struct record *record, unsigned self)
         rendezvous(record, self, i + 1);
         if (self == 0) {
             *flag = *data = 1;
-            batch_write(&r->b, DATA, delta, data, 8);
+            batch_write(&r->b, MARK_EARLY, DATA, delta, data, 8);
             if (i % 2)
-                batch_write(&r->b, FLAG, delta, flag, 8);
+                batch_write(&r->b, MARK_EARLY, FLAG, delta, flag, 8);
             else
-                batch_cas(&r->b, FLAG, delta, 0, 1, flag);
+                batch_cas(&r->b, MARK_PUBLISH, FLAG, delta, 0, 1, flag);
             rig_flush(r);
         } else {
             batch_read(&r->b, FLAG, delta, flag, 8);
@@ -148,9 +148,9 @@ static void set_own_read_other(struct rig *r, struct record *record, unsigned se
         r->buf[0] = 1;
         rendezvous(record, self, i + 1);
         if (i % 2)
-            batch_write(&r->b, own, delta, &r->buf[0], 8);
+            batch_write(&r->b, MARK_EARLY, own, delta, &r->buf[0], 8);
         else
-            batch_cas(&r->b, own, delta, 0, 1, &r->buf[0]);
+            batch_cas(&r->b, MARK_PUBLISH, own, delta, 0, 1, &r->buf[0]);
         if (i % 4 < 2)
             rig_flush(r); /* in two requests, else in one */
         batch_read(&r->b, other, delta, &r->buf[1], 8);
@@ -176,7 +176,7 @@ static void of_two_processes_that_write_and_read_one_is_second(void **state)
 static void draw_tickets(struct rig *r, struct record *record, unsigned self)
 {
     for (unsigned i = 0; i < ROUNDS; i++) {
-        batch_faa(&r->b, WORD, 0, 1, &r->buf[0]);
+        batch_faa(&r->b, MARK_PUBLISH, WORD, 0, 1, &r->buf[0]);
         rig_flush(r);
         record->seen[self][i] = r->buf[0];
     }
@@ -207,13 +207,13 @@ static void count_by_cas(struct rig *r, struct record *record, unsigned self)
     uint64_t mask = 0xffffull << shift, expected = 0;
 
     for (uint64_t i = 0; i < ROUNDS; i++) {
-        batch_mcas(&r->b, WORD, 64, (i & 0xffff) << shift, mask, ((i + 1) & 0xffff) << shift, mask,
-                   &r->buf[0]);
+        batch_mcas(&r->b, MARK_PUBLISH, WORD, 64, (i & 0xffff) << shift, mask,
+                   ((i + 1) & 0xffff) << shift, mask, &r->buf[0]);
         rig_flush(r);
         ASSERT((r->buf[0] & mask) >> shift == (i & 0xffff));
         for (uint64_t tries = 0;; tries++) {
             ASSERT(tries < LOOKS);
-            batch_cas(&r->b, WORD, 128, expected, expected + 1, &r->buf[0]);
+            batch_cas(&r->b, MARK_PUBLISH, WORD, 128, expected, expected + 1, &r->buf[0]);
             rig_flush(r);
             if (r->buf[0] == expected)
                 break;

@@ -45,7 +45,7 @@ static void assert_adds(struct rig *r)
 {
     gaddr at = gaddr_make(0, AT);
     batch_read(&r->b, at, 0, &r->buf[0], 8);
-    batch_faa(&r->b, at, 0, 1, &r->buf[1]);
+    batch_faa(&r->b, MARK_PUBLISH, at, 0, 1, &r->buf[1]);
     batch_read(&r->b, at, 0, &r->buf[2], 8);
     assert_int_equal(batch_flush(&r->b), FAR_OK);
     assert_int_equal(r->buf[1], r->buf[0]);

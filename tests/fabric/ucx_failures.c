@@ -63,7 +63,7 @@ static void close_rig(struct rig *r)
 static int try_set(struct rig *r, unsigned on, uint64_t value)
 {
     *rig_scratch(r) = value;
-    batch_write(&r->b, gaddr_make(on, AT), 0, rig_scratch(r), 8);
+    batch_write(&r->b, MARK_EARLY, gaddr_make(on, AT), 0, rig_scratch(r), 8);
     return batch_flush(&r->b);
 }
 
@@ -130,8 +130,8 @@ static void a_request_names_the_node_that_nothing_was_sent_to(void **state)
         rc = try_set(r, 1, 43);
     while (rc != FAR_UNREACHABLE);
     r->buf[0] = 44;
-    batch_write(&r->b, gaddr_make(0, AT), 0, r->buf, 8);
-    batch_write(&r->b, gaddr_make(1, AT), 0, r->buf, 8);
+    batch_write(&r->b, MARK_EARLY, gaddr_make(0, AT), 0, r->buf, 8);
+    batch_write(&r->b, MARK_EARLY, gaddr_make(1, AT), 0, r->buf, 8);
     assert_int_equal(batch_flush(&r->b), FAR_UNKNOWN);
     assert_int_equal(r->b.req.away, 2);
     assert_int_equal(r->b.req.away_status, FAR_UNREACHABLE);

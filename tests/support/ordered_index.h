@@ -133,7 +133,7 @@ static int ordered_create(struct op *op, const struct index_options *options, ui
     if (rc != FAR_OK || !image)
         return rc != FAR_OK ? rc : FAR_NO_MEMORY;
     memset(image, 0, sizeof *image);
-    batch_write(&op->batch, at, 0, image, sizeof *image);
+    batch_write(&op->batch, MARK_EARLY, at, 0, image, sizeof *image);
     rc = batch_flush(&op->batch);
     if (rc == FAR_OK)
         *out = at;
@@ -328,12 +328,12 @@ static int ordered_publish(struct op *op, const struct index_view *view, struct 
 {
     uint64_t page = c->at ? (uint64_t)c->size_class << ORDERED_CLASS_SHIFT | c->at : 0;
     if (c->at) {
-        batch_write(&op->batch, c->at, 0, c->image,
+        batch_write(&op->batch, MARK_EARLY, c->at, 0, c->image,
                     (uint32_t)(sizeof *c->image + c->image->bytes + 7) & ~7u);
         batch_fence(&op->batch);
     }
-    batch_cas(&op->batch, view->table->desc.root, offsetof(struct ordered_root, page), c->page,
-              page, op->word);
+    batch_cas(&op->batch, MARK_PUBLISH, view->table->desc.root, offsetof(struct ordered_root, page),
+              c->page, page, op->word);
     int rc = op_decided(op, batch_flush(&op->batch));
     *swapped = rc == FAR_OK && op->word[0] == c->page;
     if (*swapped && c->page)

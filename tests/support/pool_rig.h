@@ -65,7 +65,7 @@ static inline uint64_t pool_rig_get(struct pool_rig *r, unsigned node, uint64_t 
 static inline void pool_rig_set(struct pool_rig *r, unsigned node, uint64_t off, uint64_t value)
 {
     r->op.word[0] = value;
-    batch_write(&r->op.batch, gaddr_make(node, 0), off, r->op.word, 8);
+    batch_write(&r->op.batch, MARK_EARLY, gaddr_make(node, 0), off, r->op.word, 8);
     ASSERT(batch_flush(&r->op.batch) == FAR_OK);
 }
 

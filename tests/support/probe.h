@@ -38,13 +38,13 @@ static inline uint64_t probe_get(struct probe *p, gaddr at, uint64_t delta)
 static inline void probe_set(struct probe *p, gaddr at, uint64_t delta, uint64_t value)
 {
     p->word[0] = value;
-    batch_write(&p->batch, at, delta, p->word, 8);
+    batch_write(&p->batch, MARK_EARLY, at, delta, p->word, 8);
     ASSERT(batch_flush(&p->batch) == FAR_OK);
 }
 
 static inline bool probe_cas(struct probe *p, gaddr at, uint64_t delta, uint64_t from, uint64_t to)
 {
-    batch_cas(&p->batch, at, delta, from, to, p->word);
+    batch_cas(&p->batch, MARK_PUBLISH, at, delta, from, to, p->word);
     ASSERT(batch_flush(&p->batch) == FAR_OK);
     return p->word[0] == from;
 }

@@ -155,7 +155,7 @@ static inline void store_rig_set(struct store_rig *r, gaddr at, uint64_t delta, 
 {
     struct op *op = &r->session->op;
     op->word[0] = value;
-    batch_write(&op->batch, at, delta, op->word, 8);
+    batch_write(&op->batch, MARK_EARLY, at, delta, op->word, 8);
     ASSERT(batch_flush(&op->batch) == FAR_OK);
 }
 

@@ -161,7 +161,7 @@ static void raw_restore(struct testbed *g, const struct range *r)
     for (uint64_t at = 0; at < r->len; at += CHUNK_BYTES) {
         uint32_t n = (uint32_t)(r->len - at < CHUNK_BYTES ? r->len - at : CHUNK_BYTES);
         memcpy(g->line, g->sound[r->node] + r->off + at, n);
-        batch_write(&g->batch, gaddr_make(r->node, 0), r->off + at, g->line, n);
+        batch_write(&g->batch, MARK_EARLY, gaddr_make(r->node, 0), r->off + at, g->line, n);
         assert_int_equal(batch_flush(&g->batch), FAR_OK);
     }
 }
@@ -172,7 +172,7 @@ static void raw_flip(struct testbed *g, unsigned node, uint64_t bit)
 
     raw_read(g, node, bit / 64 * 8, &word, 8);
     g->line[0] = word ^ 1ull << bit % 64;
-    batch_write(&g->batch, gaddr_make(node, 0), bit / 64 * 8, g->line, 8);
+    batch_write(&g->batch, MARK_EARLY, gaddr_make(node, 0), bit / 64 * 8, g->line, 8);
     assert_int_equal(batch_flush(&g->batch), FAR_OK);
 }
 
@@ -416,7 +416,8 @@ static void damage_something(struct testbed *g, bool flip)
             to.len = 64;
         }
         memcpy(g->line, g->sound[from.node] + from.off, to.len);
-        batch_write(&g->batch, gaddr_make(to.node, 0), to.off, g->line, (uint32_t)to.len);
+        batch_write(&g->batch, MARK_EARLY, gaddr_make(to.node, 0), to.off, g->line,
+                    (uint32_t)to.len);
         assert_int_equal(batch_flush(&g->batch), FAR_OK);
     }
     note_dirty(g, to.node, to.off, to.len);

@@ -714,7 +714,7 @@ static void expect_no_block_at_rest(gaddr locked, uint64_t number)
     expect_sound(&rig, sessions, 3, &audit);
     assert_int_equal(audit.bytes[AUDIT_NOWHERE], 0);
     op->word[0] = 0;
-    batch_write(&op->batch, locked, 0, op->word, 8);
+    batch_write(&op->batch, MARK_EARLY, locked, 0, op->word, 8);
     expect_ok(batch_flush(&op->batch));
     expect_ok(actor_go_until(&B, NOWHERE));
 }

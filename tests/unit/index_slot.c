@@ -63,9 +63,9 @@ static void words_of_a_batch_are_found_by_the_number_of_their_verb(void **state)
     (void)state;
     pool_rig_open(&r, "mem:?size=1m");
     pool_rig_set(&r, 0, at, 0xab00);
-    unsigned fails = op_mcas(&r.op, NODE0, at, 0xac00, 0xff00, 0x11, 0xff);
-    unsigned swaps = op_mcas(&r.op, NODE0, at, 0xab77, 0xff00, 0xcd22, 0xff);
-    unsigned adds = op_faa(&r.op, NODE0, at, 1), reads = op_read(&r.op, NODE0, at);
+    unsigned fails = op_mcas(&r.op, MARK_PUBLISH, NODE0, at, 0xac00, 0xff00, 0x11, 0xff);
+    unsigned swaps = op_mcas(&r.op, MARK_PUBLISH, NODE0, at, 0xab77, 0xff00, 0xcd22, 0xff);
+    unsigned adds = op_faa(&r.op, MARK_PUBLISH, NODE0, at, 1), reads = op_read(&r.op, NODE0, at);
     assert_int_equal(batch_flush(&r.op.batch), FAR_OK);
     assert_false(op_swapped(&r.op, fails));
     assert_int_equal(op_result(&r.op, fails), 0xab00);

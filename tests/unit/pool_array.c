@@ -49,9 +49,9 @@ static void expect_apart(struct pool_rig *r, const struct pool_array *a, uint64_
                 word[n] = i * 3 + 1;
                 /* Its first and its last word: of neighbours, these are adjacent. */
                 if (pass == 0 && n % 2 == 0)
-                    batch_write(b, at, delta, &word[n], 8);
+                    batch_write(b, MARK_EARLY, at, delta, &word[n], 8);
                 else if (pass == 0)
-                    batch_write(b, at, delta + a->element - 8, &word[n], 8);
+                    batch_write(b, MARK_EARLY, at, delta + a->element - 8, &word[n], 8);
                 else
                     batch_read(b, at, delta + (n % 2 ? a->element - 8 : 0), &word[n], 8);
             }
@@ -198,7 +198,7 @@ static void clearing_an_array_clears_all_of_it_and_nothing_else(void **state)
     void *pattern = op_buffer(&r.op, BUF_INDEX, CHUNK_BYTES);
     memset(pattern, 0xee, CHUNK_BYTES);
     for (unsigned i = 0; i < count; i++) {
-        batch_write(&r.op.batch, dirty[i], 0, pattern, CHUNK_BYTES);
+        batch_write(&r.op.batch, MARK_EARLY, dirty[i], 0, pattern, CHUNK_BYTES);
         assert_int_equal(batch_flush(&r.op.batch), FAR_OK);
     }
     for (unsigned stripe = 0; stripe <= 64; stripe += 64) {
@@ -230,7 +230,7 @@ static void clearing_an_array_clears_all_of_it_and_nothing_else(void **state)
         pool_array_drop(&r.op, &a, FAR_CONTENTION);
         pool_array_close(&a);
         for (unsigned i = 0; i < count; i++) { /* and again */
-            batch_write(&r.op.batch, dirty[i], 0, pattern, CHUNK_BYTES);
+            batch_write(&r.op.batch, MARK_EARLY, dirty[i], 0, pattern, CHUNK_BYTES);
             assert_int_equal(batch_flush(&r.op.batch), FAR_OK);
         }
         for (unsigned node = 0; node < 2; node++) /* the lists were overwritten */
@@ -635,7 +635,8 @@ static void a_damaged_descriptor_is_no_array(void **state)
         wrong[3] ^= 1ull << GADDR_UNIT_BITS;
         piece[1] = wrong[turn];
         h->checksum = hash_sum(&h->count, 40, ARRAY_SEED);
-        batch_write(&r.op.batch, gaddr_make(gaddr_node(pointer_gaddr(bad.ref)), 0), off, h, 48);
+        batch_write(&r.op.batch, MARK_EARLY, gaddr_make(gaddr_node(pointer_gaddr(bad.ref)), 0), off,
+                    h, 48);
         assert_int_equal(batch_flush(&r.op.batch), FAR_OK);
         assert_int_equal(pool_array_open(&r.op, bad.ref, &b), FAR_CORRUPT);
         pool_array_drop(&r.op, &bad, FAR_CONTENTION);

@@ -77,15 +77,15 @@ static int locked_update(struct op *op, gaddr at)
     int rc = op_begin(op, NULL);
     if (rc != FAR_OK)
         return rc;
-    batch_mcas(b, at, 0, 0, 1, 1, 1, &op->word[0]);
+    batch_mcas(b, MARK_PUBLISH, at, 0, 0, 1, 1, 1, &op->word[0]);
     batch_fence(b);
     batch_read(b, at, 8, &op->word[1], 8);
     rc = batch_flush(b);
     if (rc == FAR_OK) {
         op->word[2]++;
-        batch_write(b, at, 8, &op->word[2], 8);
+        batch_write(b, MARK_EARLY, at, 8, &op->word[2], 8);
         batch_fence(b);
-        batch_mcas(b, at, 0, 1, 1, 0, 1, &op->word[3]);
+        batch_mcas(b, MARK_PUBLISH, at, 0, 1, 1, 0, 1, &op->word[3]);
         rc = batch_flush(b);
     }
     op_end(op);
@@ -163,11 +163,11 @@ static void a_batch_of_several_posts_stops_when_the_lease_lapses(void **state)
         slow.trip_ns = 10 * LEASE_MS * 1000000ull;
         op->word[0] = 5;
         if (atomic)
-            batch_faa(&op->batch, at[1], 0, 1, &op->word[1]);
+            batch_faa(&op->batch, MARK_PUBLISH, at[1], 0, 1, &op->word[1]);
         else
-            batch_write(&op->batch, at[1], 0, &op->word[0], 8);
+            batch_write(&op->batch, MARK_EARLY, at[1], 0, &op->word[0], 8);
         batch_fence(&op->batch);
-        batch_cas(&op->batch, at[0], 0, 0, 9, &op->word[2]);
+        batch_cas(&op->batch, MARK_PUBLISH, at[0], 0, 0, 9, &op->word[2]);
         int rc = batch_flush(&op->batch);
         assert_int_equal(rc, FAR_FENCED);
         /* If the first post had an atomic, the error must not say that nothing was done. */
@@ -217,7 +217,7 @@ static void an_emulated_masked_cas_stops_when_the_lease_lapses(void **state)
     assert_int_equal(op_begin(op, NULL), FAR_OK);
     slow.deadline = puppet_deadline(op->client);
     slow.trip_ns = LEASE_MS * 1000000ull / 4;
-    batch_mcas(&op->batch, rival.at, 0, 0, 1, 1, 1, &op->word[0]);
+    batch_mcas(&op->batch, MARK_PUBLISH, rival.at, 0, 0, 1, 1, 1, &op->word[0]);
     assert_int_equal(batch_flush(&op->batch), FAR_FENCED);
     op_end(op);
     assert_int_equal(slow.late, 0);

@@ -237,7 +237,7 @@ static void lengthen(struct batch_tap *tap, const struct fab_verb *verbs, unsign
             verbs[i].off != gaddr_offset(m->block) || ++m->reads != 2)
             continue;
         *m->word |= 0xffffull << 32;
-        batch_write(&m->batch, m->block, 8, m->word, 8);
+        batch_write(&m->batch, MARK_EARLY, m->block, 8, m->word, 8);
         assert_int_equal(batch_flush(&m->batch), FAR_OK);
     }
 }

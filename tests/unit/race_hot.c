@@ -144,7 +144,7 @@ static void a_damaged_block_is_not_taken_for_an_absent_key(void **state)
     unsigned n = op_read(op, block, 16);
     assert_int_equal(batch_flush(&op->batch), FAR_OK);
     op->word[0] = ~op_result(op, n);
-    batch_write(&op->batch, block, 16, &op->word[0], 8);
+    batch_write(&op->batch, MARK_EARLY, block, 16, &op->word[0], 8);
     assert_int_equal(batch_flush(&op->batch), FAR_OK);
     assert_int_equal(far_get(r.session, r.table, KEY, got, sizeof got, NULL), FAR_CORRUPT);
     store_rig_close(&r);
@@ -241,8 +241,8 @@ static void a_damaged_header_is_not_overlooked(void **state)
     struct op *op = &r.session->op;
     unsigned header = (unsigned)spot.found.place & ~(RACE_BUCKET_WORDS - 1u);
     op->word[0] = ~spot.look.words[header];
-    batch_write(&op->batch, spot.look.subtable, race_place_offset(&spot.key, header), &op->word[0],
-                8);
+    batch_write(&op->batch, MARK_EARLY, spot.look.subtable, race_place_offset(&spot.key, header),
+                &op->word[0], 8);
     assert_int_equal(batch_flush(&op->batch), FAR_OK);
     assert_int_equal(far_get(r.session, r.table, KEY, got, sizeof got, NULL), FAR_CORRUPT);
     store_rig_close(&r);

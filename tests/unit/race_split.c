@@ -54,7 +54,8 @@ static void meddle(struct batch_tap *tap, const struct fab_verb *verbs, unsigned
         struct batch b;
         *word = 8 | 0xffffull << 32; /* vlen, klen */
         batch_init(&b, ep, &cost);
-        batch_write(&b, gaddr_make(v->node, v->off), offsetof(struct block_head, vlen), word, 8);
+        batch_write(&b, MARK_EARLY, gaddr_make(v->node, v->off), offsetof(struct block_head, vlen),
+                    word, 8);
         assert_int_equal(batch_flush(&b), FAR_OK);
         ep->ops->buf_free(ep, word, 8);
         meddlings++;

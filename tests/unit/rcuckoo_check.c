@@ -225,7 +225,8 @@ static void write_entry(unsigned row, unsigned slot, unsigned tag, const uint64_
     item[0] = rcuckoo_redo_word(row, slot, tag, rcuckoo_version(*rcuckoo_meta(s, image)) + 1);
     memcpy(item + 1, entry, 8 * (size_t)s->entry);
     rcuckoo_row_redo(s, rcuckoo_sub_id(view, &the->sub), image, item);
-    batch_write(&op->batch, the->sub.rows, rcuckoo_row_at(s, row), image, rcuckoo_row_bytes(s));
+    batch_write(&op->batch, MARK_EARLY, the->sub.rows, rcuckoo_row_at(s, row), image,
+                rcuckoo_row_bytes(s));
     assert_int_equal(batch_flush(&op->batch), FAR_OK);
 }
 

@@ -39,7 +39,7 @@ static void write_entry(const struct rcuckoo_sub *sub, unsigned row, unsigned sl
     item[0] = rcuckoo_redo_word(row, slot, tag, rcuckoo_version(*rcuckoo_meta(s, image)) + 1);
     memcpy(item + 1, entry, 8 * (size_t)s->entry);
     rcuckoo_row_redo(s, rcuckoo_sub_id(view_of(&B), sub), image, item);
-    batch_write(&op->batch, sub->rows, rcuckoo_row_at(s, row), image, row_bytes());
+    batch_write(&op->batch, MARK_EARLY, sub->rows, rcuckoo_row_at(s, row), image, row_bytes());
     expect_ok(batch_flush(&op->batch));
 }
 

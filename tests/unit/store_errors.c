@@ -214,7 +214,7 @@ static void patch_head(struct fab *fab, unsigned node, const struct node_head *h
     assert_non_null(image);
     *image = *head;
     batch_init(&b, ep, &cost);
-    batch_write(&b, gaddr_make(node, 0), 0, image, sizeof *image);
+    batch_write(&b, MARK_EARLY, gaddr_make(node, 0), 0, image, sizeof *image);
     assert_int_equal(batch_flush(&b), FAR_OK);
     ep->ops->buf_free(ep, image, sizeof *image);
     ep->ops->ep_close(ep);

@@ -132,7 +132,7 @@ static void a_connection_without_a_proof_has_no_access(void **state)
 static int try_set(struct rig *r, gaddr at, uint64_t value)
 {
     r->buf[0] = value;
-    batch_write(&r->b, at, 0, r->buf, 8);
+    batch_write(&r->b, MARK_EARLY, at, 0, r->buf, 8);
     return batch_flush(&r->b);
 }
 
@@ -175,7 +175,7 @@ static void *count_until_refused(void *arg)
 
     while (rc == FAR_OK) {
         for (unsigned i = 0; i < 16; i++)
-            batch_faa(&r->b, gaddr_make(0, 8192), 0, 1, &r->buf[i]);
+            batch_faa(&r->b, MARK_PUBLISH, gaddr_make(0, 8192), 0, 1, &r->buf[i]);
         rc = batch_flush(&r->b);
     }
     return NULL;
@@ -217,7 +217,7 @@ static void long_verbs_are_cut(void **state)
     ((struct verbs_fab *)r->fab)->limits.message_max = 4096;
     for (size_t i = 0; i < len / 8; i++)
         out[i] = i * 0x9e3779b97f4a7c15ull;
-    batch_write(&r->b, gaddr_make(1, 65536), 8, out, len);
+    batch_write(&r->b, MARK_EARLY, gaddr_make(1, 65536), 8, out, len);
     batch_read(&r->b, gaddr_make(1, 65536), 8, in, len);
     rig_flush(r);
     assert_memory_equal(in, out, len);

@@ -33,7 +33,7 @@ static int write_table(struct op *op, const struct chime_view *view,
         return FAR_NO_MEMORY;
     memset(image, 0, view->shape.bytes);
     first_leaf(view, leaf, image);
-    batch_write(&op->batch, leaf, 0, image, view->shape.bytes);
+    batch_write(&op->batch, MARK_EARLY, leaf, 0, image, view->shape.bytes);
     int rc = batch_flush(&op->batch);
     for (unsigned i = 0; i < CHIME_TUNINGS; i++)
         root.tuning[i] = (uint32_t)options->tuning[i];

@@ -243,9 +243,9 @@ static inline struct chime_window chime_all(const struct chime_shape *s)
 {
     return (struct chime_window){0, s->groups};
 }
-/* Adds the READs of a window into an image. */
+/* Adds the READs of a window into an image. `flags`: FAB_MAY_BE_FREED, MARK_HEAD. */
 void chime_read_window(struct op *op, const struct chime_shape *s, gaddr at, struct chime_window w,
-                       uint64_t *node, bool may_be_freed);
+                       uint64_t *node, unsigned flags);
 
 enum chime_fit {
     CHIME_FITS,  /* all groups are whole, of one era, and of the name */

@@ -326,7 +326,7 @@ static int check_node(struct walk *w)
 {
     const struct chime_head *head = chime_head(w->node);
     const struct chime_shape *s = &w->view->shape;
-    unsigned n = op_read(w->base.op, w->at, offsetof(struct chime_head, lock));
+    unsigned n = op_read_head(w->base.op, w->at, offsetof(struct chime_head, lock));
     int rc = batch_flush(&w->base.op->batch);
     if (rc != FAR_OK)
         return rc;
@@ -454,7 +454,7 @@ static int recover(struct walk *w, uint64_t owner)
         rc = chime_recover(w->base.op, w->view, w->at, owner, &w->wait);
         if (rc != FAR_OK)
             break;
-        unsigned n = op_read(w->base.op, w->at, offsetof(struct chime_head, lock));
+        unsigned n = op_read_head(w->base.op, w->at, offsetof(struct chime_head, lock));
         rc = batch_flush(&w->base.op->batch);
         lock = rc == FAR_OK ? op_result(w->base.op, n) : owner;
     }
@@ -471,7 +471,7 @@ static int check_lock(struct walk *w)
     bool alive = true;
     if (!head)
         return FAR_NO_MEMORY;
-    batch_read(&w->base.op->batch, w->at, 0, head, sizeof *head);
+    batch_read_head(&w->base.op->batch, w->at, 0, head, sizeof *head);
     int rc = batch_flush(&w->base.op->batch);
     if (rc != FAR_OK)
         return rc == FAR_BOUNDS ? FAR_OK : rc; /* reading the node finds the damage */
@@ -481,7 +481,7 @@ static int check_lock(struct walk *w)
     rc = client_owner_alive(w->base.op, owner, &alive);
     if (rc != FAR_OK || alive)
         return rc;
-    unsigned n = op_read(w->base.op, w->at, offsetof(struct chime_head, lock));
+    unsigned n = op_read_head(w->base.op, w->at, offsetof(struct chime_head, lock));
     rc = batch_flush(&w->base.op->batch);
     if (rc != FAR_OK ||
         op_result(w->base.op, n) != owner) /* it was released before its holder left */

@@ -8,7 +8,7 @@
 unsigned chime_lock(struct op *op, gaddr at)
 {
     ASSERT(at != 0);
-    unsigned n = op_cas(op, at, LOCK_AT, 0, client_owner_word(op->client));
+    unsigned n = op_cas(op, MARK_LOCK, at, LOCK_AT, 0, client_owner_word(op->client));
     batch_fence(&op->batch); /* CHIME-C1 */
     return n;
 }
@@ -16,7 +16,7 @@ unsigned chime_lock(struct op *op, gaddr at)
 int chime_release(struct op *op, gaddr at)
 {
     ASSERT(at != 0 && op->batch.count == 0);
-    op_cas(op, at, LOCK_AT, client_owner_word(op->client), 0);
+    op_cas(op, MARK_LOCK, at, LOCK_AT, client_owner_word(op->client), 0);
     int rc = batch_flush(&op->batch);
     if (rc != FAR_OK)
         client_renounce(op); /* others take the lock for that of a dead client */
@@ -38,7 +38,7 @@ void chime_unlock(struct op *op, gaddr at)
 {
     ASSERT(at != 0);
     batch_fence(&op->batch);
-    op_cas(op, at, LOCK_AT, client_owner_word(op->client), 0);
+    op_cas(op, MARK_LOCK, at, LOCK_AT, client_owner_word(op->client), 0);
 }
 
 int chime_finish(struct op *op)
@@ -76,7 +76,7 @@ void chime_staging_write(struct op *op, struct chime_staging *staging, gaddr at,
 {
     ASSERT(bytes <= staging->left);
     memcpy(staging->at, data, bytes);
-    batch_write(&op->batch, at, delta, staging->at, (uint32_t)bytes);
+    batch_write(&op->batch, MARK_PLACE, at, delta, staging->at, (uint32_t)bytes);
     staging->at += bytes;
     staging->left -= bytes;
 }

@@ -25,7 +25,7 @@ static int let_go(struct op *op, struct merge *m)
     uint64_t me = client_owner_word(op->client);
     for (unsigned i = 0; i < NODES; i++) {
         if (m->held[i].at != 0)
-            op_cas(op, m->held[i].at, offsetof(struct chime_head, lock), me, 0);
+            op_cas(op, MARK_LOCK, m->held[i].at, offsetof(struct chime_head, lock), me, 0);
         m->held[i].at = 0;
     }
     int rc = batch_flush(&op->batch);
@@ -45,12 +45,12 @@ static int hold_all(struct op *op, struct chime_view *view, struct merge *m, boo
         return FAR_NO_MEMORY;
     m->image = images + NODES * (s->bytes / 8);
     for (unsigned i = 0; i < NODES; i++)
-        lock[i] = op_cas(op, m->at[i], offsetof(struct chime_head, lock), 0, me);
+        lock[i] = op_cas(op, MARK_LOCK, m->at[i], offsetof(struct chime_head, lock), 0, me);
     batch_fence(&op->batch);
     for (unsigned i = 0; i < NODES; i++) {
         m->held[i] = (struct chime_held){.node = images + i * (s->bytes / 8),
                                          .stamp = index_cache_stamp(view->cache, op)};
-        batch_read(&op->batch, m->at[i], 0, m->held[i].node, s->bytes);
+        batch_read_head(&op->batch, m->at[i], 0, m->held[i].node, s->bytes);
     }
     int rc = batch_flush(&op->batch);
     bool unknown = false;
@@ -212,9 +212,9 @@ static int write_merge(struct op *op, struct chime_view *view, struct merge *m)
     write_parent(op, view, m, &staging);
     chime_then(op, m->at[PARENT], view->base.cached.version_at);
     unsigned bumped = index_bump_version(op, &view->base);
-    op_cas(op, right, lock_at, me, CHIME_DEAD);
-    op_cas(op, left, lock_at, me, 0);
-    op_cas(op, m->at[PARENT], lock_at, me, 0);
+    op_cas(op, MARK_LOCK, right, lock_at, me, CHIME_DEAD);
+    op_cas(op, MARK_LOCK, left, lock_at, me, 0);
+    op_cas(op, MARK_LOCK, m->at[PARENT], lock_at, me, 0);
     rc = chime_finish(op);
     m->version = op_result(op, bumped);
     return rc;

@@ -152,20 +152,15 @@ struct chime_window chime_window(const struct chime_shape *s, unsigned home)
 }
 
 void chime_read_window(struct op *op, const struct chime_shape *s, gaddr at, struct chime_window w,
-                       uint64_t *node, bool may_be_freed)
+                       uint64_t *node, unsigned flags)
 {
     ASSERT(w.first < s->groups && w.count > 0 && w.count <= s->groups);
     unsigned end = w.first + w.count, before = end < s->groups ? end : s->groups;
-    batch_read(&op->batch, at, chime_group_at(w.first), chime_group(node, w.first),
-               8 * CHIME_GROUP_WORDS * (before - w.first));
-    if (may_be_freed)
-        batch_may_be_freed(&op->batch);
-    if (end <= s->groups)
-        return;
-    batch_read(&op->batch, at, chime_group_at(0), chime_group(node, 0),
-               8 * CHIME_GROUP_WORDS * (end - s->groups));
-    if (may_be_freed)
-        batch_may_be_freed(&op->batch);
+    batch_add(&op->batch, FAB_READ, flags, at, chime_group_at(w.first), chime_group(node, w.first),
+              8 * CHIME_GROUP_WORDS * (before - w.first));
+    if (end > s->groups)
+        batch_add(&op->batch, FAB_READ, flags, at, chime_group_at(0), chime_group(node, 0),
+                  8 * CHIME_GROUP_WORDS * (end - s->groups));
 }
 
 enum chime_fit chime_judge(const struct chime_view *view, uint64_t *node, struct chime_window w,

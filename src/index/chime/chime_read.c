@@ -71,7 +71,7 @@ static int look_hot(struct op *op, struct chime_view *view, struct look *l, stru
 {
     struct chime_window w = {l->hint.place, 1};
     gaddr leaf = l->spot.name.at;
-    chime_read_window(op, &view->shape, leaf, w, l->node, !l->spot.fresh);
+    chime_read_window(op, &view->shape, leaf, w, l->node, l->spot.fresh ? 0 : FAB_MAY_BE_FREED);
     chime_peek(op, &l->hint, leaf, &l->peeked);
     int rc = batch_flush(&op->batch);
     if (rc == FAR_BOUNDS)
@@ -92,7 +92,7 @@ static int look_near(struct op *op, struct chime_view *view, struct look *l, str
     struct chime_window w =
         view->tuning[CHIME_TUNING_WHOLE] ? chime_all(s) : chime_window(s, l->key.home);
     bool below = true;
-    chime_read_window(op, s, name->at, w, l->node, !l->spot.fresh);
+    chime_read_window(op, s, name->at, w, l->node, l->spot.fresh ? 0 : FAB_MAY_BE_FREED);
     if (meta != CHIME_META_SIBLING) {
         batch_read(&op->batch, name->at, 0, l->node,
                    meta == CHIME_META_FENCES ? 8 * CHIME_HEAD_WORDS

@@ -42,7 +42,7 @@ static enum chime_stage stage_with(const struct repair *r, uint64_t *node)
 /* Reads a whole node. */
 static int read_image(struct repair *r, gaddr at, uint64_t *node)
 {
-    batch_read(&r->op->batch, at, 0, node, r->view->shape.bytes);
+    batch_read_head(&r->op->batch, at, 0, node, r->view->shape.bytes);
     int rc = batch_flush(&r->op->batch);
     if (rc != FAR_OK)
         return rc == FAR_BOUNDS ? chime_damaged(r->view, at) : rc;
@@ -59,7 +59,7 @@ static int read_image(struct repair *r, gaddr at, uint64_t *node)
 static int take(struct repair *r, uint64_t word, bool *held)
 {
     uint64_t me = client_owner_word(r->op->client);
-    unsigned n = op_cas(r->op, r->m, offsetof(struct chime_head, lock), word, me);
+    unsigned n = op_cas(r->op, MARK_LOCK, r->m, offsetof(struct chime_head, lock), word, me);
     return chime_locked(r->op, r->m, n, batch_flush(&r->op->batch), held);
 }
 
@@ -238,8 +238,8 @@ static int look_at_children(struct repair *r, gaddr at, uint64_t *node)
     for (unsigned p = 0; p < span; p++) {
         if (r->child[p] == 0)
             continue;
-        lock[p] = op_read(op, r->child[p], offsetof(struct chime_head, lock));
-        state[p] = op_read(op, r->child[p], offsetof(struct chime_head, state));
+        lock[p] = op_read_head(op, r->child[p], offsetof(struct chime_head, lock));
+        state[p] = op_read_head(op, r->child[p], offsetof(struct chime_head, state));
     }
     rc = batch_flush(&op->batch);
     if (rc != FAR_OK)
@@ -296,7 +296,7 @@ static void write_dead_lock(struct repair *r, gaddr at, uint64_t *node)
 {
     uint64_t lock = chime_head(node)->lock;
     if (!(lock & CHIME_DEAD))
-        op_cas(r->op, at, offsetof(struct chime_head, lock), lock, CHIME_DEAD);
+        op_cas(r->op, MARK_LOCK, at, offsetof(struct chime_head, lock), lock, CHIME_DEAD);
 }
 
 /* M names the node that was split off it: the groups of that one get its name, unless they have it
@@ -329,7 +329,7 @@ static void write_alone(struct repair *r, struct chime_staging *staging, gaddr a
                        chime_vacancy(&r->view->shape, node));
     chime_staging_word(r->op, staging, at, offsetof(struct chime_head, state), 0);
     batch_fence(&r->op->batch);
-    op_cas(r->op, at, offsetof(struct chime_head, lock), head->lock, 0);
+    op_cas(r->op, MARK_LOCK, at, offsetof(struct chime_head, lock), head->lock, 0);
 }
 
 /* Writes M, and completes its sibling and X. The order is that of the guarantees: a sibling that

@@ -159,7 +159,7 @@ int chime_mend_head(struct op *op, struct chime_view *view, gaddr at, unsigned l
     if (!node)
         return FAR_NO_MEMORY;
     unsigned n = chime_lock(op, at);
-    batch_read(&op->batch, at, 0, node, view->shape.bytes);
+    batch_read_head(&op->batch, at, 0, node, view->shape.bytes);
     int rc = chime_locked(op, at, n, batch_flush(&op->batch), &held);
     if (rc != FAR_OK || !held)
         return rc;                                                        /* for the next walk */
@@ -192,7 +192,7 @@ int chime_salvage(struct op *op, struct chime_view *view, gaddr at, unsigned lev
     if (!h->node)
         return FAR_NO_MEMORY;
     unsigned n = chime_lock(op, at);
-    batch_read(&op->batch, at, 0, h->node, view->shape.bytes);
+    batch_read_head(&op->batch, at, 0, h->node, view->shape.bytes);
     int rc = chime_locked(op, at, n, batch_flush(&op->batch), &held);
     if (rc != FAR_OK || !held)
         return rc; /* for the next walk */

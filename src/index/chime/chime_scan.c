@@ -406,7 +406,7 @@ static int go_ahead(struct op *op, struct chime_view *view, struct scan *s)
         return rc;
     for (unsigned i = 0; i < s->leaves; i++)
         chime_read_window(op, shape, s->leaf[i].name.at, chime_all(shape), image_of(view, s, i),
-                          s->doubted);
+                          s->doubted ? FAB_MAY_BE_FREED : 0);
     rc = batch_flush(&op->batch);
     if (rc != FAR_OK)
         return rc == FAR_BOUNDS ? chime_damaged(view, s->leaf[0].name.at) : rc;

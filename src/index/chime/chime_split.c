@@ -377,7 +377,8 @@ static int write_split(struct op *op, struct chime_view *view, struct chime_held
     chime_staging_word(op, staging, p->born, VACANCY_AT, chime_harm_vacancy(&h->harm, s, p->image));
     chime_staging_word(op, staging, p->born, offsetof(struct chime_head, state), 0);
     chime_unlock(op, p->born);
-    op_cas(op, h->at, offsetof(struct chime_head, lock), client_owner_word(op->client), 0);
+    op_cas(op, MARK_LOCK, h->at, offsetof(struct chime_head, lock), client_owner_word(op->client),
+           0);
     return chime_finish(op);
 }
 
@@ -448,7 +449,8 @@ static int grow(struct op *op, struct chime_view *view, const struct chime_child
     chime_staging_write(op, &staging, at, 0, image, view->shape.bytes);
     batch_fence(&op->batch);
     uint64_t higher = chime_top(at, born->level + 1, view->seed);
-    unsigned n = op_cas(op, view->root, offsetof(struct chime_root, top), top, higher);
+    unsigned n =
+        op_cas(op, MARK_PUBLISH, view->root, offsetof(struct chime_root, top), top, higher);
     rc = batch_flush(&op->batch);
     if (rc != FAR_OK)
         pool_abandon(op->client, chime_node_class(&view->shape));

@@ -138,7 +138,7 @@ int chime_settle(struct op *op, struct chime_view *view, gaddr parent, struct ch
     if (parent == 0)
         return chime_forget(op, view, 0);
     index_cache_drop(view->cache, parent);
-    unsigned n = op_read(op, parent, offsetof(struct chime_head, lock));
+    unsigned n = op_read_head(op, parent, offsetof(struct chime_head, lock));
     int rc = batch_flush(&op->batch);
     return rc == FAR_OK ? chime_wait(op, view, parent, op_result(op, n), wait, &verdict) : rc;
 }

@@ -74,7 +74,7 @@ int chime_read_node(struct op *op, struct chime_view *view, gaddr at, unsigned l
     ASSERT(op->batch.count == 0 && level < CHIME_LEVELS);
     struct looks looks = {0};
     for (unsigned attempts = 0; index_attempt(&attempts);) {
-        unsigned n = op_read(op, at, offsetof(struct chime_head, lock));
+        unsigned n = op_read_head(op, at, offsetof(struct chime_head, lock));
         if (may_be_freed)
             batch_may_be_freed(&op->batch);
         batch_fence(&op->batch);
@@ -157,7 +157,7 @@ int chime_hold(struct op *op, struct chime_view *view, gaddr at, unsigned level,
     if (!h->node)
         return FAR_NO_MEMORY;
     unsigned n = chime_lock(op, at);
-    batch_read(&op->batch, at, 0, h->node, view->shape.bytes);
+    batch_read_head(&op->batch, at, 0, h->node, view->shape.bytes);
     if (other != 0)
         batch_read(&op->batch, other, 0, chime_other_head(&view->shape, h),
                    sizeof(struct chime_head));
@@ -175,7 +175,7 @@ int chime_read_rest(struct op *op, struct chime_view *view, struct chime_held *h
     ASSERT(h->at != 0);
     if (h->whole)
         return FAR_OK;
-    batch_read(&op->batch, h->at, 0, h->node, view->shape.bytes);
+    batch_read_head(&op->batch, h->at, 0, h->node, view->shape.bytes);
     int rc = batch_flush(&op->batch);
     if (rc == FAR_OK)
         return chime_judge_held(op, view, h, 0);

@@ -143,9 +143,9 @@ static void read_first(struct op *op, const struct chime_view *view, struct writ
     h->have = first_window(view, w);
     h->whole = w->right != 0 || h->have.count == view->shape.groups;
     if (h->whole)
-        batch_read(&op->batch, at, 0, h->node, view->shape.bytes);
+        batch_read_head(&op->batch, at, 0, h->node, view->shape.bytes);
     else
-        chime_read_window(op, &view->shape, at, h->have, h->node, false);
+        chime_read_window(op, &view->shape, at, h->have, h->node, MARK_HEAD);
 }
 
 /* The leaf is held. If its name is not what the parent said, all of it is read. */
@@ -180,7 +180,7 @@ static int lock(struct op *op, struct chime_view *view, struct write *w)
     index_change_write(op, &w->change);
     unsigned n = chime_lock(op, at), vacancy = 0;
     if (!only_updates(w))
-        vacancy = op_read(op, at, offsetof(struct chime_head, vacancy));
+        vacancy = op_read_head(op, at, offsetof(struct chime_head, vacancy));
     read_first(op, view, w, at);
     w->hint = chime_hint(view, &w->key);
     w->peeked.slot = 0;

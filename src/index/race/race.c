@@ -29,7 +29,7 @@ static int write_subtable(struct op *op, uint32_t tag, unsigned groups, unsigned
         return FAR_NO_MEMORY;
     }
     race_subtable_clear(image, bytes / 8, race_header(tag, depth, suffix));
-    batch_write(&op->batch, at, 0, image, bytes);
+    batch_write(&op->batch, MARK_EARLY, at, 0, image, bytes);
     *entry = race_entry(at, depth);
     return batch_flush(&op->batch);
 }
@@ -42,7 +42,7 @@ static int write_directory(struct op *op, uint32_t tag, const struct race_root *
         return FAR_NO_MEMORY;
     memset(zero, 0, 64 * 1024);
     for (uint64_t at = 0; at < used; at += 64 * 1024) {
-        batch_write(&op->batch, root->directory, at, zero,
+        batch_write(&op->batch, MARK_EARLY, root->directory, at, zero,
                     (uint32_t)(used - at < 64 * 1024 ? used - at : 64 * 1024));
         int rc = batch_flush(&op->batch);
         if (rc != FAR_OK)
@@ -52,7 +52,7 @@ static int write_directory(struct op *op, uint32_t tag, const struct race_root *
         int rc = write_subtable(op, tag, root->groups, (unsigned)root->depth, i, &op->word[0]);
         if (rc != FAR_OK)
             return rc;
-        batch_write(&op->batch, root->directory, i * 8, &op->word[0], 8);
+        batch_write(&op->batch, MARK_EARLY, root->directory, i * 8, &op->word[0], 8);
         rc = batch_flush(&op->batch);
         if (rc != FAR_OK)
             return rc;

@@ -163,6 +163,15 @@ int race_read_forward(struct op *op, gaddr subtable, uint64_t *forward);
 /* Where the cached directory leads: the beginning of any look. */
 int race_find_subtable(const struct race_view *view, const struct race_key *key,
                        struct race_look *look, uint64_t *words);
+/* Adds the READs of both combined buckets to the batch. MARK_HEAD: with tentative slots. */
+static inline void race_read_buckets(struct op *op, const struct race_key *key,
+                                     const struct race_look *look, enum fab_mark mark,
+                                     uint64_t *words)
+{
+    for (unsigned i = 0; i < 2; i++)
+        batch_add(&op->batch, FAB_READ, mark, look->subtable, key->combined[i],
+                  words + i * RACE_COMBINED_WORDS, RACE_COMBINED_BYTES);
+}
 /* Starts a look: adds the READs of both combined buckets to the batch. `words` must be in
  * BUF_INDEX. */
 int race_look_start(struct op *op, struct race_view *view, const struct race_key *key,

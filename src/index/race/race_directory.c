@@ -201,12 +201,12 @@ static int double_directory(struct op *op, struct race_view *view, unsigned dept
             if (race_entry_depth(to) > depth)
                 continue; /* not for both halves: another client has doubled it */
             copied = true;
-            op_cas(op, view->directory, (half + i) * 8, from, to);
+            op_cas(op, MARK_PUBLISH, view->directory, (half + i) * 8, from, to);
             if (batch_room(&op->batch) == 0)
                 rc = batch_flush(&op->batch);
         }
         if (rc == FAR_OK && !copied)
-            op_cas(op, view->root, 0, depth, depth + 1);
+            op_cas(op, MARK_PUBLISH, view->root, 0, depth, depth + 1);
         if (rc == FAR_OK)
             rc = batch_flush(&op->batch);
         if (rc != FAR_OK || !copied)
@@ -235,7 +235,8 @@ static int redirect(struct op *op, struct race_view *view, const struct advice *
     while (i < end) {
         uint64_t start = i;
         for (; i < end && batch_room(&op->batch) > 0; i += step)
-            op_cas(op, view->directory, i * 8, a->entry, a->child[(i >> a->depth) & 1]);
+            op_cas(op, MARK_PUBLISH, view->directory, i * 8, a->entry,
+                   a->child[(i >> a->depth) & 1]);
         unsigned posted = op->batch.count;
         int rc = batch_flush(&op->batch);
         if (rc != FAR_OK)

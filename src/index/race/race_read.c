@@ -21,9 +21,7 @@ int race_look_start(struct op *op, struct race_view *view, const struct race_key
     int rc = race_find_subtable(view, key, look, words);
     if (rc != FAR_OK)
         return rc;
-    for (unsigned i = 0; i < 2; i++)
-        batch_read(&op->batch, look->subtable, key->combined[i], words + i * RACE_COMBINED_WORDS,
-                   RACE_COMBINED_BYTES);
+    race_read_buckets(op, key, look, MARK_NONE, words);
     return FAR_OK;
 }
 

@@ -24,7 +24,7 @@
 /* RACE-Q1. If the word has changed, another client has handled it, and nothing is done here. */
 static int change(struct op *op, gaddr at, uint64_t delta, uint64_t from, uint64_t to, bool *done)
 {
-    unsigned n = op_cas(op, at, delta, from, to);
+    unsigned n = op_cas(op, MARK_PUBLISH, at, delta, from, to);
     int rc = batch_flush(&op->batch);
     *done = rc == FAR_OK && op_swapped(op, n);
     return rc;

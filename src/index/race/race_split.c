@@ -68,7 +68,8 @@ static int seal_round(struct op *op, struct split *s, unsigned *left)
             uint64_t word = s->parent[i];
             if (!race_is_slot(i) || (word & RACE_SLOT_SEALED))
                 continue;
-            place[op_cas(op, s->look->subtable, i * 8, word, race_slot_sealed(word))] = i;
+            place[op_cas(op, MARK_PUBLISH, s->look->subtable, i * 8, word,
+                         race_slot_sealed(word))] = i;
         }
         unsigned posted = op->batch.count;
         int rc = batch_flush(&op->batch);
@@ -256,10 +257,10 @@ static int split(struct op *op, struct race_view *view, const struct race_key *k
     }
     uint64_t forward = race_forward(s->child[0], s->child[1]);
     for (unsigned i = 0; i < 2; i++)
-        batch_write(b, s->child[i], 0, s->image[i], bytes);
+        batch_write(b, MARK_EARLY, s->child[i], 0, s->image[i], bytes);
     batch_fence(b); /* the children are whole before any client is sent there, also by FABRIC-F5 */
-    unsigned published =
-        op_cas(op, look->subtable, offsetof(struct race_subtable_head, forward), 0, forward);
+    unsigned published = op_cas(op, MARK_PUBLISH, look->subtable,
+                                offsetof(struct race_subtable_head, forward), 0, forward);
     rc = batch_flush(b);
     if (rc != FAR_OK) { /* perhaps published: the children stay as they are */
         abandon_children(op, s);
@@ -336,7 +337,7 @@ static int claim_and_split(struct op *op, struct race_view *view, const struct r
     index_intend(op, &view->base, &s.journal, (uint32_t)race_suffix(key->hash, look->depth),
                  &look->entry, 8);
     unsigned claimed =
-        op_cas(op, look->subtable, offsetof(struct race_subtable_head, claim), 0, me);
+        op_cas(op, MARK_PUBLISH, look->subtable, offsetof(struct race_subtable_head, claim), 0, me);
     unsigned forwarded = op_read(op, look->subtable, offsetof(struct race_subtable_head, forward));
     rc = batch_flush(&op->batch);
     uint64_t claim = op_result(op, claimed);

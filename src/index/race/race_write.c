@@ -22,7 +22,8 @@ struct write {
     uint64_t met; /* what the last CAS found in its slot */
     uint64_t now; /* the key's slot as this operation knows it; 0: it has none */
     unsigned gave_way, waited;
-    unsigned lost; /* CASes that met another word than was expected */
+    unsigned lost;      /* CASes that met another word than was expected */
+    bool met_tentative; /* in a place that looked free: looks are to show such slots, too */
 };
 
 /* Near which node the key's blocks are: that of its subtable. */
@@ -46,9 +47,10 @@ static int write_start(struct op *op, struct race_view *view, struct slice key, 
 /* Looks the key up; *again when the whole attempt must be repeated. */
 static int write_look(struct op *op, struct race_view *view, struct write *w, bool *again)
 {
-    int rc = race_look_start(op, view, &w->key, &w->look, w->words[0]);
+    int rc = race_find_subtable(view, &w->key, &w->look, w->words[0]);
     if (rc != FAR_OK)
         return rc;
+    race_read_buckets(op, &w->key, &w->look, w->met_tentative ? MARK_HEAD : MARK_NONE, w->words[0]);
     index_change_write(op, &w->change);
     rc = race_look_finish(op, view, &w->key, &w->look, again);
     if (rc != FAR_OK || *again)
@@ -65,10 +67,11 @@ static int write_look(struct op *op, struct race_view *view, struct write *w, bo
     return index_found_stale(&w->found, &w->stale); /* RACE-R1 */
 }
 
-static int cas_slot(struct op *op, struct write *w, unsigned place, uint64_t from, uint64_t to,
-                    bool *swapped)
+/* `mark`: MARK_HINT removes a tentative slot, which nobody counts on. */
+static int cas_slot(struct op *op, struct write *w, enum fab_mark mark, unsigned place,
+                    uint64_t from, uint64_t to, bool *swapped)
 {
-    unsigned n = op_cas(op, w->look.subtable, race_place_offset(&w->key, place), from, to);
+    unsigned n = op_cas(op, mark, w->look.subtable, race_place_offset(&w->key, place), from, to);
     int rc = batch_flush(&op->batch);
     *swapped = op_swapped(op, n);
     w->met = op_result(op, n);
@@ -106,8 +109,8 @@ static int swap_slot(struct op *op, struct write *w, bool *again)
     uint64_t new = w->change.block.at ? slot_word(w) : 0;
     bool swapped = false;
     index_change_write_first(op, &w->change); /* RACE-R1 */
-    int rc =
-        op_decided(op, cas_slot(op, w, (unsigned)w->found.place, w->found.slot, new, &swapped));
+    int rc = op_decided(
+        op, cas_slot(op, w, MARK_PUBLISH, (unsigned)w->found.place, w->found.slot, new, &swapped));
     index_change_replaced(op, &w->found, swapped, rc);
     *again = !swapped;
     w->lost += !swapped;
@@ -163,7 +166,7 @@ static int settle_rival(struct op *op, struct write *w, unsigned mine, unsigned 
         w->gave_way++;
         return FAR_OK;
     }
-    return cas_slot(op, w, rival, w->look.words[rival], 0, settled);
+    return cas_slot(op, w, MARK_HINT, rival, w->look.words[rival], 0, settled);
 }
 
 /*
@@ -210,7 +213,7 @@ static int make_room(struct op *op, struct race_view *view, struct write *w)
         if (!race_is_slot(i) || !(words[i] & RACE_SLOT_TENTATIVE))
             continue;
         if (last)
-            op_cas(op, w->look.subtable, race_place_offset(&w->key, i), words[i], 0);
+            op_cas(op, MARK_HINT, w->look.subtable, race_place_offset(&w->key, i), words[i], 0);
         tentative++;
     }
     if (tentative == 0)
@@ -235,19 +238,20 @@ static int add(struct op *op, struct race_view *view, struct write *w, bool *aga
         return make_room(op, view, w);
 
     index_change_write_first(op, &w->change); /* RACE-R1 */
-    unsigned n =
-        op_cas(op, w->look.subtable, race_place_offset(&w->key, (unsigned)place), 0, tentative);
+    unsigned n = op_cas(op, MARK_HINT, w->look.subtable,
+                        race_place_offset(&w->key, (unsigned)place), 0, tentative);
     batch_fence(&op->batch); /* RACE-R2: the second look must come after */
-    for (unsigned i = 0; i < 2; i++)
-        batch_read(&op->batch, w->look.subtable, w->key.combined[i],
-                   w->words[1] + i * RACE_COMBINED_WORDS, RACE_COMBINED_BYTES);
+    race_read_buckets(op, &w->key, &w->look, MARK_HEAD, w->words[1]);
     int rc = batch_flush(&op->batch);
-    if (rc != FAR_OK || !op_swapped(op, n))
+    if (rc != FAR_OK || !op_swapped(op, n)) {
+        w->met_tentative |= rc == FAR_OK && op_result(op, n) & RACE_SLOT_TENTATIVE;
         return rc;
+    }
 
     rc = second_look(op, w, (unsigned)place, tentative, &clear);
     if (rc == FAR_OK && clear) {
-        rc = op_decided(op, cas_slot(op, w, (unsigned)place, tentative, word, &swapped));
+        rc = op_decided(op,
+                        cas_slot(op, w, MARK_PUBLISH, (unsigned)place, tentative, word, &swapped));
         *again = !swapped;
         w->now = word;
         w->found.place = place;
@@ -255,7 +259,7 @@ static int add(struct op *op, struct race_view *view, struct write *w, bool *aga
     }
     /* Retract. If the CAS fails, another client has done it. If the fabric fails, that is harmless:
      * an uncommitted slot is invisible. But then the block must not be reused (FABRIC-F5). */
-    int retracted = cas_slot(op, w, (unsigned)place, tentative, 0, &swapped);
+    int retracted = cas_slot(op, w, MARK_HINT, (unsigned)place, tentative, 0, &swapped);
     if (w->gave_way > 0)
         give_way(op);
     return retracted != FAR_OK ? retracted : rc;

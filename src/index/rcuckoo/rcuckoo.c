@@ -38,8 +38,8 @@ static int write_subtable(struct maker *k, unsigned node, uint64_t suffix)
     rcuckoo_anchor_init((struct rcuckoo_anchor *)image, id, s, k->rows[suffix], 0);
     for (unsigned i = 0; i < s->rows; i++)
         rcuckoo_row_init(s, id, i, (uint64_t *)(image + bytes) + (size_t)i * s->row);
-    batch_write(&op->batch, k->anchor[suffix], 0, image, bytes);
-    batch_write(&op->batch, k->rows[suffix], 0, image + bytes, rcuckoo_rows_bytes(s));
+    batch_write(&op->batch, MARK_EARLY, k->anchor[suffix], 0, image, bytes);
+    batch_write(&op->batch, MARK_EARLY, k->rows[suffix], 0, image + bytes, rcuckoo_rows_bytes(s));
     return batch_flush(&op->batch);
 }
 

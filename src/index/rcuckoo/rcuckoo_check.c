@@ -221,7 +221,7 @@ static int look_again(struct walk *w, uint64_t locks[RCUCKOO_WORDS_MAX])
     if (!words)
         return FAR_NO_MEMORY;
     batch_pause(&w->base.op->batch, LOOK_PAUSE_NS);
-    batch_read(&w->base.op->batch, sub.part.anchor, rcuckoo_word_at(0), words, 8 * s->words);
+    batch_read_head(&w->base.op->batch, sub.part.anchor, rcuckoo_word_at(0), words, 8 * s->words);
     int rc = batch_flush(&w->base.op->batch);
     memcpy(locks, words, 8ull * s->words);
     return rc == FAR_OK ? rcuckoo_snapshot(w->base.op, w->view, &sub, &w->snapshot) : rc;

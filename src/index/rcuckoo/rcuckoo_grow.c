@@ -15,7 +15,7 @@ static void add_close(struct op *op, const struct rcuckoo_view *view, const stru
                       uint64_t swap)
 {
     for (unsigned i = 0; i < view->shape.words; i++)
-        op_mcas(op, sub->part.anchor, rcuckoo_word_at(i), 0, 0, swap, RCUCKOO_CLOSED);
+        op_mcas(op, MARK_LOCK, sub->part.anchor, rcuckoo_word_at(i), 0, 0, swap, RCUCKOO_CLOSED);
 }
 
 int rcuckoo_open(struct op *op, const struct rcuckoo_view *view, const struct rcuckoo_sub *sub)
@@ -23,7 +23,7 @@ int rcuckoo_open(struct op *op, const struct rcuckoo_view *view, const struct rc
     add_close(op, view, sub, 0);
     int rc = batch_flush(&op->batch);
     if (rc == FAR_OK) {
-        op_cas(op, sub->part.anchor, offsetof(struct rcuckoo_anchor, closer),
+        op_cas(op, MARK_LOCK, sub->part.anchor, offsetof(struct rcuckoo_anchor, closer),
                client_owner_word(op->client), 0);
         rc = batch_flush(&op->batch);
     }
@@ -49,7 +49,8 @@ static int drain(struct op *op, const struct rcuckoo_view *view, const struct rc
         if (looks > 0)
             op_pause(op, &pause_ns);
         batch_fence(&op->batch); /* nobody takes a lock from here on */
-        batch_read(&op->batch, sub->part.anchor, rcuckoo_word_at(0), word, 8 * view->shape.words);
+        batch_read_head(&op->batch, sub->part.anchor, rcuckoo_word_at(0), word,
+                        8 * view->shape.words);
         int rc = batch_flush(&op->batch);
         if (rc != FAR_OK)
             return rc;
@@ -64,7 +65,7 @@ int rcuckoo_close(struct op *op, struct rcuckoo_view *view, const struct rcuckoo
                   struct index_lock_wait *wait, bool *mine, bool *rests)
 {
     ASSERT(op->batch.count == 0);
-    unsigned n = op_cas(op, sub->part.anchor, offsetof(struct rcuckoo_anchor, closer), 0,
+    unsigned n = op_cas(op, MARK_LOCK, sub->part.anchor, offsetof(struct rcuckoo_anchor, closer), 0,
                         client_owner_word(op->client));
     bool held = false;
     int rc = batch_flush(&op->batch);
@@ -113,7 +114,7 @@ static int open_for(struct op *op, const struct rcuckoo_view *view, const struct
     add_rows(op, view, sub, rows);
     int rc = batch_flush(&op->batch);
     if (rc == FAR_OK && set_moved(s, rows, false)) {
-        batch_write(&op->batch, sub->rows, 0, rows, rcuckoo_rows_bytes(s));
+        batch_write(&op->batch, MARK_PLACE, sub->rows, 0, rows, rcuckoo_rows_bytes(s));
         batch_fence(&op->batch);
     }
     return rc == FAR_OK ? rcuckoo_open(op, view, sub) : rc;
@@ -122,8 +123,8 @@ static int open_for(struct op *op, const struct rcuckoo_view *view, const struct
 static int take_over(struct op *op, const struct rcuckoo_view *view, const struct rcuckoo_sub *sub,
                      uint64_t closer)
 {
-    unsigned n = op_cas(op, sub->part.anchor, offsetof(struct rcuckoo_anchor, closer), closer,
-                        client_owner_word(op->client));
+    unsigned n = op_cas(op, MARK_LOCK, sub->part.anchor, offsetof(struct rcuckoo_anchor, closer),
+                        closer, client_owner_word(op->client));
     batch_fence(&op->batch); /* the dead client's last verb may have been the CAS of `forward` */
     unsigned forward = op_read(op, sub->part.anchor, offsetof(struct rcuckoo_anchor, forward));
     int rc = batch_flush(&op->batch);
@@ -162,11 +163,11 @@ static int closed_by(struct op *op, const struct rcuckoo_view *view, const struc
     uint64_t set = 0, *word = op_buffer(op, BUF_INDEX, 8ull * view->shape.words);
     if (!word)
         return FAR_NO_MEMORY;
-    unsigned before = op_read(op, sub->part.anchor, delta);
+    unsigned before = op_read_head(op, sub->part.anchor, delta);
     batch_fence(&op->batch);
-    batch_read(&op->batch, sub->part.anchor, rcuckoo_word_at(0), word, 8 * view->shape.words);
+    batch_read_head(&op->batch, sub->part.anchor, rcuckoo_word_at(0), word, 8 * view->shape.words);
     batch_fence(&op->batch);
-    unsigned after = op_read(op, sub->part.anchor, delta);
+    unsigned after = op_read_head(op, sub->part.anchor, delta);
     int rc = batch_flush(&op->batch);
     for (unsigned i = 0; i < view->shape.words && rc == FAR_OK; i++)
         set |= word[i] & RCUCKOO_CLOSED;
@@ -447,8 +448,8 @@ static int write_children(struct op *op, const struct rcuckoo_view *view, struct
         char *anchor = p->anchors + (size_t)h * bytes;
         rcuckoo_anchor_init((struct rcuckoo_anchor *)anchor, rcuckoo_child_id(view, p->parent, h),
                             s, p->rows[h], h == 0 ? p->anchor[1] : 0);
-        batch_write(&op->batch, p->rows[h], 0, p->image[h], rcuckoo_rows_bytes(s));
-        batch_write(&op->batch, p->anchor[h], 0, anchor, bytes);
+        batch_write(&op->batch, MARK_EARLY, p->rows[h], 0, p->image[h], rcuckoo_rows_bytes(s));
+        batch_write(&op->batch, MARK_EARLY, p->anchor[h], 0, anchor, bytes);
     }
     unsigned n = op_read(op, view->root, offsetof(struct rcuckoo_root, directory));
     int rc = batch_flush(&op->batch);
@@ -463,10 +464,10 @@ static int publish(struct op *op, struct rcuckoo_view *view, struct split *p, ui
     const struct rcuckoo_shape *s = &view->shape;
     const struct rcuckoo_sub *sub = p->parent;
     (void)set_moved(s, p->old, true);
-    batch_write(&op->batch, sub->rows, 0, p->old, rcuckoo_rows_bytes(s));
+    batch_write(&op->batch, MARK_PLACE, sub->rows, 0, p->old, rcuckoo_rows_bytes(s));
     batch_fence(&op->batch); /* RCUCKOO-C11 */
-    unsigned n =
-        op_cas(op, sub->part.anchor, offsetof(struct rcuckoo_anchor, forward), 0, p->anchor[0]);
+    unsigned n = op_cas(op, MARK_PUBLISH, sub->part.anchor,
+                        offsetof(struct rcuckoo_anchor, forward), 0, p->anchor[0]);
     if (index_parts_doubles(&view->parts, word, &sub->part)) {
         uint64_t *image = op_buffer(op, BUF_INDEX, 8ull << index_deep_depth(word));
         if (image)

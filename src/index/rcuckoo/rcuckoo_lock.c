@@ -37,8 +37,8 @@ void rcuckoo_lock(struct op *op, const struct rcuckoo_view *view, const struct r
     for (unsigned i = 0; i < locks->count; i++) {
         uint64_t mask = locks->lock[i].mask;
         locks->verb[i] =
-            op_mcas(op, sub->part.anchor, rcuckoo_word_at((unsigned)locks->lock[i].word), 0,
-                    mask | RCUCKOO_REPAIR | RCUCKOO_CLOSED, mask, mask);
+            op_mcas(op, MARK_LOCK, sub->part.anchor, rcuckoo_word_at((unsigned)locks->lock[i].word),
+                    0, mask | RCUCKOO_REPAIR | RCUCKOO_CLOSED, mask, mask);
     }
     batch_fence(&op->batch); /* RCUCKOO-C2: what is read is read under the locks */
 }
@@ -61,6 +61,6 @@ void rcuckoo_unlock(struct op *op, const struct rcuckoo_sub *sub, const struct r
 {
     batch_fence(&op->batch); /* RCUCKOO-C6: behind `done` */
     for (unsigned i = 0; i < locks->count; i++)
-        op_faa(op, sub->part.anchor, rcuckoo_word_at((unsigned)locks->lock[i].word),
+        op_faa(op, MARK_LOCK, sub->part.anchor, rcuckoo_word_at((unsigned)locks->lock[i].word),
                -locks->lock[i].mask);
 }

@@ -267,12 +267,12 @@ static int wait_for_writer(struct op *op, struct rcuckoo_view *view, struct look
     meta[0] = op_read(op, l->sub.rows, at + bytes - 8);
     batch_may_be_freed(b);
     batch_fence(b);
-    word[0] = op_read(op, l->sub.part.anchor, lock_at);
+    word[0] = op_read_head(op, l->sub.part.anchor, lock_at);
     batch_fence(b);
     batch_read(b, l->sub.rows, at, image, bytes);
     batch_may_be_freed(b);
     batch_fence(b);
-    word[1] = op_read(op, l->sub.part.anchor, lock_at);
+    word[1] = op_read_head(op, l->sub.part.anchor, lock_at);
     batch_fence(b);
     meta[1] = op_read(op, l->sub.rows, at + bytes - 8);
     batch_may_be_freed(b);

@@ -109,7 +109,8 @@ static int claim(struct repair *r)
 {
     struct op *op = r->op;
     uint64_t stamp = r->entry->stamp;
-    unsigned n = op_cas(op, r->sub.part.anchor, offsetof(struct rcuckoo_anchor, repair), 0, stamp);
+    unsigned n = op_cas(op, MARK_LOCK, r->sub.part.anchor, offsetof(struct rcuckoo_anchor, repair),
+                        0, stamp);
     int rc = batch_flush(&op->batch);
     r->refused = rc == FAR_OK && !op_swapped(op, n) && op_result(op, n) != stamp;
     return r->refused ? err_fail(FAR_TIMEOUT, "locks of another line are being released") : rc;
@@ -119,7 +120,8 @@ static int claim(struct repair *r)
 static void add_disclaim(struct repair *r)
 {
     batch_fence(&r->op->batch);
-    op_cas(r->op, r->sub.part.anchor, offsetof(struct rcuckoo_anchor, repair), r->entry->stamp, 0);
+    op_cas(r->op, MARK_LOCK, r->sub.part.anchor, offsetof(struct rcuckoo_anchor, repair),
+           r->entry->stamp, 0);
 }
 
 /* ---- redo ------------------------------------------------------------------------------------ */
@@ -156,8 +158,8 @@ static int redo(struct repair *r)
         return rc;
     const uint64_t *item = r->entry->redo;
     for (unsigned i = 0; i < count; i++, item += 1 + s->entry)
-        batch_read(&op->batch, r->sub.rows, rcuckoo_row_at(s, rcuckoo_redo_row(*item)),
-                   image + (size_t)i * s->row, bytes);
+        batch_read_head(&op->batch, r->sub.rows, rcuckoo_row_at(s, rcuckoo_redo_row(*item)),
+                        image + (size_t)i * s->row, bytes);
     rc = batch_flush(&op->batch);
     if (rc != FAR_OK)
         return rc;
@@ -165,8 +167,8 @@ static int redo(struct repair *r)
     for (unsigned i = 0; i < count; i++, item += 1 + s->entry) {
         uint64_t *row = image + (size_t)i * s->row;
         rcuckoo_row_redo(s, rcuckoo_sub_id(r->view, &r->sub), row, item);
-        batch_write(&op->batch, r->sub.rows, rcuckoo_row_at(s, rcuckoo_redo_row(*item)), row,
-                    bytes);
+        batch_write(&op->batch, MARK_PLACE, r->sub.rows, rcuckoo_row_at(s, rcuckoo_redo_row(*item)),
+                    row, bytes);
         batch_fence(&op->batch); /* RCUCKOO-C2 */
     }
     journal_entry_done(op, r->entry); /* RCUCKOO-C7 */
@@ -190,7 +192,7 @@ static int look(struct repair *r, bool *some)
     struct op *op = r->op;
     unsigned n[RCUCKOO_LOCK_WORDS];
     for (unsigned i = 0; i < r->locks.count; i++)
-        n[i] = op_read(op, r->sub.part.anchor, word_at(r, i));
+        n[i] = op_read_head(op, r->sub.part.anchor, word_at(r, i));
     int rc = batch_flush(&op->batch);
     *some = false;
     for (unsigned i = 0; i < r->locks.count && rc == FAR_OK; i++) {
@@ -232,7 +234,8 @@ static int close_words(struct repair *r)
     if (rc != FAR_OK)
         return rc;
     for (unsigned i = 0; i < r->locks.count; i++)
-        n[i] = op_mcas(op, r->sub.part.anchor, word_at(r, i), 0, 0, RCUCKOO_REPAIR, RCUCKOO_REPAIR);
+        n[i] = op_mcas(op, MARK_LOCK, r->sub.part.anchor, word_at(r, i), 0, 0, RCUCKOO_REPAIR,
+                       RCUCKOO_REPAIR);
     rc = batch_flush(&op->batch);
     r->found_closed = rc == FAR_OK;
     for (unsigned i = 0; i < r->locks.count && r->found_closed; i++)
@@ -245,7 +248,8 @@ static void set_since(struct repair *r, uint64_t epoch)
 {
     uint64_t *word = op_next_word(r->op);
     *word = epoch;
-    batch_write(&r->op->batch, r->sub.part.anchor, offsetof(struct rcuckoo_anchor, since), word, 8);
+    batch_write(&r->op->batch, MARK_EARLY, r->sub.part.anchor,
+                offsetof(struct rcuckoo_anchor, since), word, 8);
 }
 
 /* RCUCKOO-C9: have all operations ended that were in flight when R was set? Asked before lines are
@@ -303,7 +307,7 @@ static int finish(struct repair *r)
 {
     struct op *op = r->op;
     for (unsigned i = 0; i < r->locks.count; i++)
-        op_mcas(op, r->sub.part.anchor, word_at(r, i), 0, 0, 0,
+        op_mcas(op, MARK_LOCK, r->sub.part.anchor, word_at(r, i), 0, 0, 0,
                 RCUCKOO_REPAIR | (r->held[i] & ~r->kept[i])); /* RCUCKOO-C10 */
     int rc = batch_flush(&op->batch);
     if (rc != FAR_OK)
@@ -343,7 +347,7 @@ static int read_anchor(struct repair *r, bool *known)
     struct rcuckoo_anchor *image = op_buffer(op, BUF_INDEX, sizeof *image);
     if (!image)
         return FAR_NO_MEMORY;
-    batch_read(&op->batch, r->sub.part.anchor, 0, image, sizeof *image);
+    batch_read_head(&op->batch, r->sub.part.anchor, 0, image, sizeof *image);
     int rc = batch_flush(&op->batch);
     *known = rc == FAR_OK;
     if (rc != FAR_OK)
@@ -442,7 +446,7 @@ static int check_stamp(struct op *op, struct rcuckoo_view *view, const struct rc
     rc = journal_visit(op, gaddr_node(sub->part.anchor), visit_stamp, &search);
     if (rc != FAR_OK || search.found)
         return rc;
-    unsigned n = op_read(op, sub->part.anchor, delta);
+    unsigned n = op_read_head(op, sub->part.anchor, delta);
     rc = batch_flush(&op->batch);
     if (rc != FAR_OK || op_result(op, n) != search.stamp)
         return rc;
@@ -450,7 +454,7 @@ static int check_stamp(struct op *op, struct rcuckoo_view *view, const struct rc
                    sub->part.depth, (unsigned long long)sub->part.suffix);
     if (!report->repair)
         return FAR_OK;
-    n = op_cas(op, sub->part.anchor, delta, search.stamp, 0);
+    n = op_cas(op, MARK_LOCK, sub->part.anchor, delta, search.stamp, 0);
     rc = batch_flush(&op->batch);
     if (rc == FAR_OK && op_swapped(op, n))
         index_repaired(report, &report->stranded, "  repaired: its stamp was removed");
@@ -489,7 +493,7 @@ int rcuckoo_check_locks(struct op *op, struct rcuckoo_view *view, const struct r
     for (unsigned i = 0; i < INDEX_WALK_LOOKS && rc == FAR_OK && any != 0; i++) {
         if (i > 0)
             batch_pause(&op->batch, WALK_PAUSE_NS);
-        batch_read(&op->batch, sub->part.anchor, rcuckoo_word_at(0), image, 8 * words);
+        batch_read_head(&op->batch, sub->part.anchor, rcuckoo_word_at(0), image, 8 * words);
         rc = batch_flush(&op->batch);
         any = 0;
         for (unsigned k = 0; k < words && rc == FAR_OK; k++)

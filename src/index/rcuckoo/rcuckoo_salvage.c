@@ -137,7 +137,8 @@ static int salvage_row(struct salvage *v, unsigned row)
     }
     if (rc != FAR_OK)
         return rc;
-    batch_write(&v->op->batch, v->sub->rows, rcuckoo_row_at(s, row), image, rcuckoo_row_bytes(s));
+    batch_write(&v->op->batch, MARK_PLACE, v->sub->rows, rcuckoo_row_at(s, row), image,
+                rcuckoo_row_bytes(s));
     rc = batch_flush(&v->op->batch);
     if (rc == FAR_OK)
         index_salvaged(v->report, v->salvaged, v->lost);
@@ -177,7 +178,8 @@ static int remove_entry(struct salvage *v)
     memset(rcuckoo_slot(s, words, slot), 0, 8 * (size_t)s->entry);
     rcuckoo_tags(s, words)[slot] = 0;
     *rcuckoo_meta(s, words) = rcuckoo_meta_of(s, id, row, words, version);
-    batch_write(&v->op->batch, v->sub->rows, rcuckoo_row_at(s, row), words, rcuckoo_row_bytes(s));
+    batch_write(&v->op->batch, MARK_PLACE, v->sub->rows, rcuckoo_row_at(s, row), words,
+                rcuckoo_row_bytes(s));
     rc = batch_flush(&v->op->batch);
     v->removed = rc == FAR_OK;
     return rc;

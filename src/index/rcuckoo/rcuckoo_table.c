@@ -86,7 +86,7 @@ int rcuckoo_read_anchor(struct op *op, const struct rcuckoo_view *view,
     struct rcuckoo_anchor *image = op_buffer(op, BUF_INDEX, sizeof *image);
     if (!image)
         return FAR_NO_MEMORY;
-    batch_read(&op->batch, sub->part.anchor, 0, image, sizeof *image);
+    batch_read_head(&op->batch, sub->part.anchor, 0, image, sizeof *image);
     int rc = batch_flush(&op->batch);
     if (rc == FAR_BOUNDS)
         return damaged(view);

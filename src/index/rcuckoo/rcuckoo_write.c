@@ -249,8 +249,8 @@ static int lock(struct op *op, struct rcuckoo_view *view, struct write *w, bool 
     index_change_write(op, &w->change);
     rcuckoo_lock(op, view, &w->sub, &w->line, &w->locks);
     for (unsigned i = 0; i < r->count; i++) {
-        batch_read(&op->batch, w->sub.rows, rcuckoo_row_at(s, r->range[i].first), r->range[i].image,
-                   r->range[i].count * rcuckoo_row_bytes(s));
+        batch_read_head(&op->batch, w->sub.rows, rcuckoo_row_at(s, r->range[i].first),
+                        r->range[i].image, r->range[i].count * rcuckoo_row_bytes(s));
         batch_may_be_freed(&op->batch); /* the locks may be those of a subtable that was split */
     }
     read_ahead(op, view, w);
@@ -457,7 +457,8 @@ static int write_path(struct op *op, struct rcuckoo_view *view, struct write *w,
         uint64_t *image = rcuckoo_ranges_row(s, &w->ranges, row);
         rcuckoo_row_redo(s, rcuckoo_sub_id(view, &w->sub), image, item);
         batch_fence(&op->batch); /* RCUCKOO-C6, RCUCKOO-C2 */
-        batch_write(&op->batch, w->sub.rows, rcuckoo_row_at(s, row), image, rcuckoo_row_bytes(s));
+        batch_write(&op->batch, MARK_PLACE, w->sub.rows, rcuckoo_row_at(s, row), image,
+                    rcuckoo_row_bytes(s));
     }
     batch_fence(&op->batch); /* RCUCKOO-C6 */
     journal_done(op, &w->line);

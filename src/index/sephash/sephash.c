@@ -55,9 +55,9 @@ static int write_segment(struct maker *k, uint64_t suffix)
         return rc;
     struct sephash_anchor *anchor = (struct sephash_anchor *)image;
     *anchor = (struct sephash_anchor){.state = sephash_live(k->cur[suffix], 0), .id = head.id};
-    batch_write(&op->batch, k->anchor[suffix], 0, anchor, sizeof *anchor);
+    batch_write(&op->batch, MARK_EARLY, k->anchor[suffix], 0, anchor, sizeof *anchor);
     uint32_t bytes = sephash_cur_image(&k->shape, &head, table, image + 64);
-    batch_write(&op->batch, k->cur[suffix], 0, image + 64, bytes);
+    batch_write(&op->batch, MARK_EARLY, k->cur[suffix], 0, image + 64, bytes);
     return batch_flush(&op->batch);
 }
 
@@ -174,7 +174,7 @@ static int sephash_create(struct op *op, const struct index_options *options, ui
     if (rc == FAR_OK) {
         struct sephash_root *image = op_buffer(op, BUF_INDEX, sizeof *image);
         *image = k.root;
-        batch_write(&op->batch, k.at, 0, image, sizeof *image);
+        batch_write(&op->batch, MARK_EARLY, k.at, 0, image, sizeof *image);
         rc = batch_flush(&op->batch);
     }
     if (rc == FAR_OK)

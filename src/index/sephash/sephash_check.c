@@ -164,7 +164,7 @@ static int change_word(struct walk *w, const struct index_finding *f, uint64_t t
 {
     uint64_t delta;
     gaddr at = word_at(&w->base, f->place, &delta);
-    unsigned n = op_cas(w->base.op, at, delta, f->found, to);
+    unsigned n = op_cas(w->base.op, MARK_PUBLISH, at, delta, f->found, to);
     int rc = batch_flush(&w->base.op->batch);
     *done = rc == FAR_OK && (op_swapped(w->base.op, n) || op_result(w->base.op, n) == to);
     return rc;
@@ -235,7 +235,7 @@ static int repair(struct index_walk *walk, const struct index_finding *f, bool *
         return change_word(w, f, f->right, done);
     case UNMARKED:
         w->base.op->word[0] = 1;
-        batch_write(&w->base.op->batch, sephash_target(w->state.look.segment.state),
+        batch_write(&w->base.op->batch, MARK_EARLY, sephash_target(w->state.look.segment.state),
                     sephash_filter_at((unsigned)f->right), &w->base.op->word[0], 8);
         *done = true;
         return batch_flush(&w->base.op->batch);

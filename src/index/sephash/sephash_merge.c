@@ -356,16 +356,17 @@ static void write_made(struct merge *m, struct images *images, unsigned half)
     uint64_t suffix = s->part.suffix | (uint64_t)half << s->part.depth;
     made->head.id = index_anchor_id(view->base.table->desc.hash_seed, depth, suffix);
     for (unsigned i = 0; i < sephash_pages(&view->shape, entries); i++)
-        batch_write(&op->batch, pointer_gaddr(made->head.page[i]), 0,
+        batch_write(&op->batch, MARK_EARLY, pointer_gaddr(made->head.page[i]), 0,
                     made->words + i * view->shape.page,
                     8 * sephash_page_entries(&view->shape, entries, i));
     uint32_t bytes = sephash_cur_image(&view->shape, &made->head, made->table, images->cur[half]);
-    batch_write(&op->batch, made->cur, 0, images->cur[half], bytes);
+    batch_write(&op->batch, MARK_EARLY, made->cur, 0, images->cur[half], bytes);
     if (!m->splits)
         return;
     images->anchor[half] =
         (struct sephash_anchor){.state = sephash_live(made->cur, 0), .id = made->head.id};
-    batch_write(&op->batch, made->anchor, 0, &images->anchor[half], sizeof images->anchor[half]);
+    batch_write(&op->batch, MARK_EARLY, made->anchor, 0, &images->anchor[half],
+                sizeof images->anchor[half]);
 }
 
 /* What the anchor's word becomes. */
@@ -400,10 +401,10 @@ static int publish(struct merge *m, bool *swapped, uint64_t **directory)
         images->fork.child[0] = m->made[0].anchor;
         images->fork.child[1] = m->made[1].anchor;
         images->fork.checksum = sephash_fork_sum(&images->fork);
-        batch_write(&op->batch, m->fork, 0, &images->fork, sizeof images->fork);
+        batch_write(&op->batch, MARK_EARLY, m->fork, 0, &images->fork, sizeof images->fork);
     }
     batch_fence(&op->batch);
-    unsigned n = op_cas(op, s->part.anchor, 0, s->state, new_state(m));
+    unsigned n = op_cas(op, MARK_PUBLISH, s->part.anchor, 0, s->state, new_state(m));
     sephash_reserve_add(op, m->view, &m->spares);
     if (*directory)
         batch_read(&op->batch, index_deep_at(m->root.directory), 0, *directory, 8u << depth);
@@ -487,8 +488,8 @@ static int close_lanes(struct op *op, const struct sephash_view *view, struct se
         unsigned n[SEPHASH_LANES_MAX + 1], slot = 0;
         for (unsigned i = 0; i <= shape->lanes; i++)
             n[i] = first_empty(shape, l, i, &slot)
-                       ? op_cas(op, sephash_target(l->segment.state), sephash_slot_at(shape, slot),
-                                0, SEPHASH_CLOSED)
+                       ? op_cas(op, MARK_PUBLISH, sephash_target(l->segment.state),
+                                sephash_slot_at(shape, slot), 0, SEPHASH_CLOSED)
                        : 0;
         int rc = batch_flush(&op->batch);
         if (rc != FAR_OK)

@@ -27,7 +27,7 @@ int sephash_reserve_take(struct op *op, struct sephash_view *view, struct sephas
         if (root->reserve[i] == 0)
             continue;
         place[count] = i;
-        n[count++] = op_cas(op, view->root, delta_of(i), root->reserve[i], 0);
+        n[count++] = op_cas(op, MARK_PUBLISH, view->root, delta_of(i), root->reserve[i], 0);
     }
     view->owes = true;
     int rc = batch_flush(&op->batch);
@@ -68,7 +68,8 @@ void sephash_reserve_add(struct op *op, const struct sephash_view *view,
                          struct sephash_spares *spares)
 {
     for (unsigned i = 0; i < spares->count; i++)
-        spares->number[i] = op_cas(op, view->root, delta_of(spares->place[i]), 0, spares->word[i]);
+        spares->number[i] =
+            op_cas(op, MARK_PUBLISH, view->root, delta_of(spares->place[i]), 0, spares->word[i]);
 }
 
 void sephash_reserve_end(struct op *op, struct sephash_view *view, struct sephash_spares *spares,

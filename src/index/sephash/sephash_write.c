@@ -115,11 +115,11 @@ static unsigned add_cas(struct op *op, const struct sephash_view *view, const st
     if (view->shape.buckets) {
         uint64_t *mark = op_next_word(op);
         *mark = 1;
-        batch_write(&op->batch, cur, sephash_filter_at(w->key.bucket), mark, 8);
+        batch_write(&op->batch, MARK_EARLY, cur, sephash_filter_at(w->key.bucket), mark, 8);
         batch_fence(&op->batch);
     }
     unsigned slot = sephash_reached(&view->shape, w->key.lane, w->look.filled);
-    return op_cas(op, cur, sephash_slot_at(&view->shape, slot), 0, word);
+    return op_cas(op, MARK_PUBLISH, cur, sephash_slot_at(&view->shape, slot), 0, word);
 }
 
 /* Another client was faster with the slot, and the word that it has put there may be of the key.

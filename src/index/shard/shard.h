@@ -249,7 +249,7 @@ static inline unsigned shard_cas(struct op *op, const struct shard_view *view,
 {
     uint64_t delta;
     gaddr at = shard_slot_at(view, unit, slot, &delta);
-    return op_cas(op, at, delta, from, to);
+    return op_cas(op, MARK_PUBLISH, at, delta, from, to);
 }
 /* Adds the READ of a unit's first `count` words: level 1, or level 1 and 2. */
 void shard_unit_read(struct op *op, const struct shard_view *view, struct shard_unit *unit,

@@ -371,7 +371,7 @@ static int fill_chain(struct move *m, unsigned home, const uint64_t *entry, unsi
             words[j] = entry[k++];
         if (i + 1 < needed)
             words[room] = shard_link(node[i + 1]);
-        batch_write(&m->op->batch, node[i], 0, words, SHARD_NODE_WORDS * 8);
+        batch_write(&m->op->batch, MARK_EARLY, node[i], 0, words, SHARD_NODE_WORDS * 8);
     }
     *top = shard_link(node[0]);
     return batch_flush(&m->op->batch);
@@ -563,9 +563,9 @@ int shard_chain(struct op *op, struct shard_view *view, const struct shard_unit 
     image[1] = second;
     for (unsigned i = 2; i < SHARD_NODE_WORDS; i++)
         image[i] = shard_control(SHARD_OPEN, stamp, false);
-    batch_write(&op->batch, node, 0, image, SHARD_NODE_WORDS * 8);
+    batch_write(&op->batch, MARK_EARLY, node, 0, image, SHARD_NODE_WORDS * 8);
     batch_fence(&op->batch);
-    unsigned n = op_cas(op, at, delta, tail->word, shard_link(node));
+    unsigned n = op_cas(op, MARK_PUBLISH, at, delta, tail->word, shard_link(node));
     rc = batch_flush(&op->batch);
     *grown = op_swapped(op, n);
     /* The WRITE may have gone out in a post of its own, and land later (FABRIC-F5). */

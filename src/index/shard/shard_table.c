@@ -313,8 +313,8 @@ void shard_sync_add_now(struct op *op, struct shard_view *view, struct shard_syn
     sync->added = true;
     sync->reported = view->unreported + sync->grows;
     view->unreported = 0;
-    sync->count =
-        op_faa(op, view->root, offsetof(struct shard_root, count), (uint64_t)sync->reported);
+    sync->count = op_faa(op, MARK_SUM, view->root, offsetof(struct shard_root, count),
+                         (uint64_t)sync->reported);
     sync->resize = op_read(op, view->root, offsetof(struct shard_root, resize));
 }
 
@@ -411,9 +411,9 @@ static int publish_segment(struct op *op, struct shard_view *view, unsigned r)
     if (rc != FAR_OK)
         return rc;
     uint64_t at = offsetof(struct shard_root, segment[r]);
-    unsigned units = op_cas(op, view->root, at, 0, s.units.ref);
+    unsigned units = op_cas(op, MARK_PUBLISH, view->root, at, 0, s.units.ref);
     batch_fence(&op->batch); /* if the second is there, so is the first */
-    unsigned tops = op_cas(op, view->root, at + 8, 0, s.tops.ref);
+    unsigned tops = op_cas(op, MARK_PUBLISH, view->root, at + 8, 0, s.tops.ref);
     rc = batch_flush(&op->batch);
     enum batch_outcome of[2] = {batch_outcome(&op->batch, units), batch_outcome(&op->batch, tops)};
     struct pool_array *array[2] = {&s.units, &s.tops};
@@ -436,7 +436,7 @@ static int start_barrier(struct op *op, struct shard_view *view, unsigned versio
     if (rc != FAR_OK)
         return rc;
     uint64_t epoch = client_epoch_view(op->client).validated + 3; /* EPOCH-E3 */
-    op_cas(op, view->root, 0, shard_resize_over(shard_resize(version, 0), steps),
+    op_cas(op, MARK_PUBLISH, view->root, 0, shard_resize_over(shard_resize(version, 0), steps),
            shard_resize_over(shard_resize(version, epoch), steps));
     return batch_flush(&op->batch);
 }
@@ -456,7 +456,8 @@ static int claim_resize(struct op *op, struct shard_view *view, unsigned version
                  : FAR_OK;
     if (rc != FAR_OK || alive)
         return rc;
-    unsigned n = op_cas(op, view->root, offsetof(struct shard_root, claim), met, mine);
+    unsigned n =
+        op_cas(op, MARK_PUBLISH, view->root, offsetof(struct shard_root, claim), met, mine);
     rc = batch_flush(&op->batch);
     *claimed = rc == FAR_OK && op_swapped(op, n);
     return rc;
@@ -489,7 +490,7 @@ static int resize(struct op *op, struct shard_view *view, const struct shard_roo
     if (rc != FAR_OK && (steps == 0 || rc != FAR_POOL_FULL))
         return rc;
     uint64_t next = shard_resize_over(shard_resize(version + steps, 0), steps);
-    unsigned n = op_cas(op, view->root, 0, root->resize, next);
+    unsigned n = op_cas(op, MARK_PUBLISH, view->root, 0, root->resize, next);
     rc = batch_flush(&op->batch);
     return rc == FAR_OK && op_swapped(op, n) ? start_barrier(op, view, version + steps, steps) : rc;
 }
@@ -514,7 +515,7 @@ static int grow(struct op *op, struct shard_view *view, bool forced, bool *busy)
         return rc;
     rc = resize(op, view, &root);
     if (rc != FAR_OK && claimed) { /* another client may have more luck */
-        op_cas(op, view->root, offsetof(struct shard_root, claim),
+        op_cas(op, MARK_PUBLISH, view->root, offsetof(struct shard_root, claim),
                shard_claim(version + 1, client_owner_word(op->client)), 0);
         (void)batch_flush(&op->batch);
     }

@@ -146,7 +146,7 @@ void shard_note_add(struct op *op, struct shard_view *view)
     if (mark == 0)
         return;
     gaddr at = shard_unit_at(view, view->note.lane, view->note.bucket, &delta);
-    op_cas(op, at, delta + (view->level1 - 1) * 8ull, mark, mark | SHARD_MARK_DONE);
+    op_cas(op, MARK_PUBLISH, at, delta + (view->level1 - 1) * 8ull, mark, mark | SHARD_MARK_DONE);
     /* Only for speed: if a READ of the guard comes first, that takes a look at level 1, which says
      * the same. */
     batch_fence(&op->batch);

@@ -90,8 +90,8 @@ static void add_announcement(struct batch_piggyback *piggyback, struct batch *b)
     f[F_SLOT + 1] = ++c->epoch.heartbeat;
     f[F_SLOT + 2] = c->stock.retired_bytes;
     f[F_SLOT + 3] = c->stock.held_bytes;
-    batch_write(b, NODE0, slot_delta(c->slot) + offsetof(struct client_slot, epoch), &f[F_SLOT],
-                32);
+    batch_write(b, MARK_EARLY, NODE0, slot_delta(c->slot) + offsetof(struct client_slot, epoch),
+                &f[F_SLOT], 32);
     batch_read(b, NODE0, slot_delta(c->slot), &f[F_INCARNATION], 8);
     c->epoch.posted_as = c->incarnation;
     batch_read(b, NODE0, CONTROL_OFF, &f[F_CONTROL], 32);
@@ -101,8 +101,8 @@ static void add_announcement(struct batch_piggyback *piggyback, struct batch *b)
     /* All clients had certified advance_from at our last look, and so had we. Since then a failed
      * request or a sweep may have set our own certificate back (EPOCH-E1). */
     if (c->epoch.advance_from != NO_EPOCH && c->epoch.certified >= c->epoch.advance_from)
-        batch_cas(b, NODE0, CONTROL_OFF, c->epoch.advance_from, c->epoch.advance_from + 1,
-                  &f[F_CAS]);
+        batch_cas(b, MARK_PUBLISH, NODE0, CONTROL_OFF, c->epoch.advance_from,
+                  c->epoch.advance_from + 1, &f[F_CAS]);
     c->epoch.reads_registry =
         (c->stock.limbo.count > 0 || c->epoch.hurried) && c->epoch.advance_from == NO_EPOCH;
     c->epoch.hurried = false;
@@ -229,7 +229,7 @@ void client_renounce(struct op *op)
     if (c->ep->ops->fence && !c->attention.lease_lost) {
         client_withhold_announcements(c, true);
         op->pool_word[0] = client_slot_renounced(c->incarnation);
-        batch_write(&op->batch, NODE0,
+        batch_write(&op->batch, MARK_EARLY, NODE0,
                     slot_delta(c->slot) + offsetof(struct client_slot, heartbeat), op->pool_word,
                     8);
         (void)batch_flush(&op->batch); /* if it fails, others find out in time */

@@ -164,7 +164,7 @@ static int note_node(struct op *op, unsigned node)
     struct client *c = op->client;
     const uint64_t delta = slot_delta(c->slot) + offsetof(struct client_slot, journals);
     uint64_t nodes = c->lines.nodes, noted = nodes | 1ull << node;
-    batch_cas(&op->batch, NODE0, delta, nodes, noted, op->pool_word);
+    batch_cas(&op->batch, MARK_PUBLISH, NODE0, delta, nodes, noted, op->pool_word);
     int rc = batch_flush(&op->batch);
     if (rc == FAR_OK)
         c->lines.nodes = op->pool_word[0] == nodes ? noted : op->pool_word[0];
@@ -177,7 +177,8 @@ static int cut_own(struct op *op, unsigned node)
     struct lines *l = &op->client->lines;
     gaddr at = l->broken[node];
     uint64_t bad_next = l->bad_next[node];
-    batch_cas(&op->batch, at, offsetof(struct journal_line, next), bad_next, 0, op->pool_word);
+    batch_cas(&op->batch, MARK_PUBLISH, at, offsetof(struct journal_line, next), bad_next, 0,
+              op->pool_word);
     int rc = batch_flush(&op->batch);
     if (rc != FAR_OK)
         return rc;
@@ -207,10 +208,10 @@ static int make_line(struct op *op, unsigned node)
     memset(image, 0, sizeof *image);
     image->next = next;
     image->magic = JOURNAL_MAGIC + c->slot;
-    batch_write(&op->batch, at, 0, image, sizeof *image);
+    batch_write(&op->batch, MARK_EARLY, at, 0, image, sizeof *image);
     rc = batch_flush(&op->batch);
     if (rc == FAR_OK) {
-        batch_cas(&op->batch, first_line(op->pool, node, c->slot),
+        batch_cas(&op->batch, MARK_PUBLISH, first_line(op->pool, node, c->slot),
                   offsetof(struct journal_line, next), next, at, op->pool_word);
         rc = batch_flush(&op->batch);
     }
@@ -333,7 +334,7 @@ void journal_intend(struct op *op, struct journal *j, const struct journal_subje
                                       .len = (uint16_t)len};
     memcpy(intent->data, data, len);
     intent->sum = intent_sum(intent, len);
-    batch_write(&op->batch, j->at, offsetof(struct journal_line, intent), intent,
+    batch_write(&op->batch, MARK_EARLY, j->at, offsetof(struct journal_line, intent), intent,
                 (uint32_t)(offsetof(struct journal_intent, data) + len));
 }
 
@@ -348,7 +349,7 @@ void journal_redo(struct op *op, struct journal *j, const void *data, size_t len
     redo->len = len;
     memcpy(redo->data, data, len);
     redo->sum = redo_sum(redo, len);
-    batch_write(&op->batch, j->at, offsetof(struct journal_line, redo), redo,
+    batch_write(&op->batch, MARK_EARLY, j->at, offsetof(struct journal_line, redo), redo,
                 (uint32_t)(offsetof(struct journal_redo, data) + len));
 }
 
@@ -359,13 +360,14 @@ void journal_done(struct op *op, struct journal *j)
         return;
     ASSERT(j->stamp != 0);
     image->line.done = j->stamp;
-    batch_write(&op->batch, j->at, offsetof(struct journal_line, done), &image->line.done, 8);
+    batch_write(&op->batch, MARK_PLACE, j->at, offsetof(struct journal_line, done),
+                &image->line.done, 8);
 }
 
 void journal_write_blank(struct op *op, gaddr at, uint64_t blank[2])
 {
     blank[0] = blank[1] = 0; /* sum and stamp */
-    batch_write(&op->batch, at, offsetof(struct journal_line, intent), blank, 16);
+    batch_write(&op->batch, MARK_EARLY, at, offsetof(struct journal_line, intent), blank, 16);
 }
 
 void journal_end(struct op *op, struct journal *j)

@@ -51,7 +51,7 @@ static int read_seen(struct op *op, struct journal_seen *seen, unsigned first)
         unsigned count = seen->count - first < WALK_MANY ? seen->count - first : WALK_MANY;
         struct journal_line *image = op_buffer(op, BUF_JOURNAL, WALK_MANY * sizeof *image);
         for (unsigned i = 0; i < count && image; i++)
-            batch_read(&op->batch, seen->line[first + i].at, 0, &image[i], sizeof *image);
+            batch_read_head(&op->batch, seen->line[first + i].at, 0, &image[i], sizeof *image);
         rc = image ? batch_flush(&op->batch) : FAR_NO_MEMORY;
         for (unsigned i = 0; i < count && rc == FAR_OK; i++)
             seen->line[first + i].line = image[i];
@@ -111,7 +111,8 @@ void journal_entry_done(struct op *op, const struct journal_entry *entry)
     struct journal_image *image = op_buffer(op, BUF_JOURNAL, sizeof *image);
     ASSERT(image); /* the line was read into it */
     image->entry_done = entry->stamp;
-    batch_write(&op->batch, entry->at, offsetof(struct journal_line, done), &image->entry_done, 8);
+    batch_write(&op->batch, MARK_PLACE, entry->at, offsetof(struct journal_line, done),
+                &image->entry_done, 8);
 }
 
 /* Recovers what a line says, and blanks it. */

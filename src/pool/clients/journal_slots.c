@@ -89,7 +89,7 @@ static int cut_chain(struct op *op, unsigned node, unsigned slot)
     uint64_t mine = CLIENT_FENCED | CLIENT_REPAIRED | client_owner_word(op->client);
     uint64_t *word = op->pool_word;
     gaddr first = first_line(op->pool, node, slot);
-    batch_cas(&op->batch, NODE0, slot_delta(slot), 0, mine, &word[0]);
+    batch_cas(&op->batch, MARK_PUBLISH, NODE0, slot_delta(slot), 0, mine, &word[0]);
     int rc = batch_flush(&op->batch);
     if (rc == FAR_UNREACHABLE || (rc == FAR_OK && word[0] != 0))
         return rc; /* it is in use by now */
@@ -98,11 +98,12 @@ static int cut_chain(struct op *op, unsigned node, unsigned slot)
         rc = batch_flush(&op->batch);
     }
     if (rc == FAR_OK) {
-        batch_cas(&op->batch, first, offsetof(struct journal_line, next), word[0], 0, &word[1]);
+        batch_cas(&op->batch, MARK_PUBLISH, first, offsetof(struct journal_line, next), word[0], 0,
+                  &word[1]);
         rc = batch_flush(&op->batch);
     }
     if (rc == FAR_OK) {
-        batch_cas(&op->batch, NODE0, slot_delta(slot), mine, 0, &word[0]);
+        batch_cas(&op->batch, MARK_PUBLISH, NODE0, slot_delta(slot), mine, 0, &word[0]);
         rc = batch_flush(&op->batch);
     }
     if (rc != FAR_OK)

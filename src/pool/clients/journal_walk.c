@@ -33,7 +33,7 @@ static int walk_step(struct walk *w)
         if (c->at >> GADDR_BITS != 0 || (!away && !fab_valid(pool->fab, &v)))
             journal_break_off(w, c, c->at); /* the others go on */
         else if (c->at != 0)
-            batch_read(&op->batch, c->at, 0, image + (size_t)i * bytes, bytes);
+            batch_read_head(&op->batch, c->at, 0, image + (size_t)i * bytes, bytes);
     }
     int rc = batch_flush(&op->batch);
     for (unsigned i = 0; i < w->count && rc == FAR_OK; i++) {

@@ -93,7 +93,7 @@ static int end_sweep(struct op *op, unsigned slot)
     if (rc != FAR_OK || sweep == 0 || owner_slot(sweep) != slot ||
         !(op->pool_word[1] & CLIENT_FENCED))
         return rc;
-    batch_cas(&op->batch, NODE0, delta, sweep, 0, op->pool_word);
+    batch_cas(&op->batch, MARK_PUBLISH, NODE0, delta, sweep, 0, op->pool_word);
     return batch_flush(&op->batch);
 }
 
@@ -130,7 +130,8 @@ static int inherit(struct op *op, unsigned slot, uint64_t fenced)
     c->attention.inherited = true;
     c->complete_after = 0;
     c->taken_at = client_now(c);
-    batch_cas(&op->batch, NODE0, slot_delta(slot), fenced, c->incarnation, op->pool_word);
+    batch_cas(&op->batch, MARK_PUBLISH, NODE0, slot_delta(slot), fenced, c->incarnation,
+              op->pool_word);
     int rc = batch_flush(&op->batch);
     if (rc == FAR_OK && op->pool_word[0] != fenced) { /* another client was faster */
         c->slot = NO_SLOT;
@@ -216,7 +217,8 @@ static int shut_out(struct op *op, unsigned slot, bool wait, uint64_t *word)
         rc = fence_out(op, incarnation, wait);
         if (rc != FAR_OK)
             return rc;
-        batch_cas(&op->batch, NODE0, slot_delta(slot), incarnation, fenced, op->pool_word);
+        batch_cas(&op->batch, MARK_PUBLISH, NODE0, slot_delta(slot), incarnation, fenced,
+                  op->pool_word);
     } else {
         batch_read(&op->batch, NODE0, slot_delta(slot), op->pool_word, 8);
     }
@@ -242,7 +244,7 @@ static int shut_out(struct op *op, unsigned slot, bool wait, uint64_t *word)
  * already. */
 static int count_death(struct op *op, unsigned slot)
 {
-    batch_faa(&op->batch, NODE0, DEATHS_DELTA, 1, op->pool_word);
+    batch_faa(&op->batch, MARK_PUBLISH, NODE0, DEATHS_DELTA, 1, op->pool_word);
     int rc = batch_flush(&op->batch);
     return rc == FAR_OK ? end_sweep(op, slot) : rc;
 }
@@ -251,7 +253,7 @@ static int count_death(struct op *op, unsigned slot)
 static int free_slot(struct op *op, unsigned slot, uint64_t word)
 {
     struct client *c = op->client;
-    batch_cas(&op->batch, NODE0, slot_delta(slot), word, 0, op->pool_word);
+    batch_cas(&op->batch, MARK_PUBLISH, NODE0, slot_delta(slot), word, 0, op->pool_word);
     int rc = batch_flush(&op->batch);
     c->watch.reaped += rc == FAR_OK && op->pool_word[0] == word;
     return rc;
@@ -275,8 +277,8 @@ static void give_up_claim(struct op *op, unsigned slot, uint64_t mine)
     if (!client_has_stray_writes(c)) {
         if (client_lapsed(c))
             return;
-        batch_cas(&op->batch, NODE0, slot_delta(slot), mine, CLIENT_FENCED | CLIENT_REPAIRED,
-                  op->pool_word);
+        batch_cas(&op->batch, MARK_PUBLISH, NODE0, slot_delta(slot), mine,
+                  CLIENT_FENCED | CLIENT_REPAIRED, op->pool_word);
         if (batch_flush(&op->batch) == FAR_OK)
             return;
     }
@@ -287,7 +289,7 @@ static void give_up_claim(struct op *op, unsigned slot, uint64_t mine)
  * already, because a sibling may have freed the slot since it was read. */
 static int claim(struct op *op, unsigned slot, uint64_t word, uint64_t mine, bool *claimed)
 {
-    batch_cas(&op->batch, NODE0, slot_delta(slot), word, mine, op->pool_word);
+    batch_cas(&op->batch, MARK_PUBLISH, NODE0, slot_delta(slot), word, mine, op->pool_word);
     int rc = batch_flush(&op->batch);
     *claimed = rc == FAR_OK && op->pool_word[0] == word;
     return rc;

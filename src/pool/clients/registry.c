@@ -32,7 +32,8 @@ static int claim_slot(struct op *op, struct client *c)
         c->slot = slot;        /* after an error this may be wrong: client_renew() finds out */
         c->unannounced = true; /* the slot still holds its previous owner's fields */
         c->taken_at = client_now(c);
-        batch_cas(&op->batch, NODE0, slot_delta(slot), 0, c->incarnation, op->pool_word);
+        batch_cas(&op->batch, MARK_PUBLISH, NODE0, slot_delta(slot), 0, c->incarnation,
+                  op->pool_word);
         rc = batch_flush(&op->batch);
         if (rc != FAR_OK || op->pool_word[0] == 0)
             return rc;
@@ -137,8 +138,8 @@ static void write_witness(struct op *op, struct client *c, uint64_t *word)
     if (!c->ep->ops->witness)
         return;
     *word = c->ep->ops->witness(c->ep, c->incarnation);
-    batch_write(&op->batch, NODE0, slot_delta(c->slot) + offsetof(struct client_slot, witness),
-                word, 8);
+    batch_write(&op->batch, MARK_EARLY, NODE0,
+                slot_delta(c->slot) + offsetof(struct client_slot, witness), word, 8);
 }
 
 /* Certifies the epoch that was read, and reads it again. */
@@ -151,7 +152,7 @@ static int certify(struct op *op, struct client *c, struct pool_control *control
     *mine = (struct client_slot){.epoch = control->epoch,
                                  .heartbeat = client_certify(c, control->epoch),
                                  .pid = (uint64_t)getpid()};
-    batch_write(&op->batch, NODE0, slot_delta(c->slot) + 8, &mine->epoch,
+    batch_write(&op->batch, MARK_EARLY, NODE0, slot_delta(c->slot) + 8, &mine->epoch,
                 offsetof(struct client_slot, journals) - 8);
     if (c->unannounced)
         write_witness(op, c, &mine->witness);
@@ -187,8 +188,9 @@ static int announce(struct op *op, struct client *c, uint64_t began)
         rc = batch_flush(&op->batch);
         if (rc != FAR_OK || control->high > c->slot)
             break;
-        batch_cas(&op->batch, NODE0, CONTROL_OFF + offsetof(struct pool_control, high),
-                  control->high, c->slot + 1, op->pool_word);
+        batch_cas(&op->batch, MARK_PUBLISH, NODE0,
+                  CONTROL_OFF + offsetof(struct pool_control, high), control->high, c->slot + 1,
+                  op->pool_word);
         rc = batch_flush(&op->batch);
         if (rc != FAR_OK)
             break;
@@ -257,7 +259,8 @@ int client_renew(struct op *op)
         return rc;
     if (slot->incarnation != c->incarnation)
         return FAR_FENCED;
-    batch_cas(&op->batch, NODE0, slot_delta(c->slot), c->incarnation, incarnation, op->pool_word);
+    batch_cas(&op->batch, MARK_PUBLISH, NODE0, slot_delta(c->slot), c->incarnation, incarnation,
+              op->pool_word);
     rc = batch_flush(&op->batch);
     if (rc != FAR_OK || op->pool_word[0] != c->incarnation)
         return rc != FAR_OK ? rc : FAR_FENCED;

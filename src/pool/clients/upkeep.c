@@ -12,7 +12,7 @@ static int report_loss(struct op *op)
     uint64_t bytes = c->stock.lost_bytes;
     if (bytes < LOSS_REPORTED || c->sweep.met || c->attention.sweep_unmet)
         return FAR_OK;
-    batch_faa(&op->batch, NODE0, DEATHS_DELTA, 1, op->pool_word);
+    batch_faa(&op->batch, MARK_PUBLISH, NODE0, DEATHS_DELTA, 1, op->pool_word);
     client_loss_reported(c, bytes); /* before the flush: a sibling must not report it too */
     int rc = batch_flush(&op->batch);
     if (rc != FAR_OK)

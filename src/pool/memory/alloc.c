@@ -68,7 +68,7 @@ static int take_chunk(struct op *op, unsigned node, uint64_t *first)
     uint64_t *old = &op->pool_word[0];
     gaddr counter = gaddr_make(node, NODE_NEXT_CHUNK_OFF);
 
-    batch_faa(&op->batch, counter, 0, 1, old);
+    batch_faa(&op->batch, MARK_PUBLISH, counter, 0, 1, old);
     int rc = batch_flush(&op->batch);
     if (rc != FAR_OK)
         return rc;
@@ -78,7 +78,7 @@ static int take_chunk(struct op *op, unsigned node, uint64_t *first)
     }
     /* Undo the FAA unless another client's followed it, so that the counter does not grow for
      * ever. */
-    batch_cas(&op->batch, counter, 0, *old + 1, *old, &op->pool_word[1]);
+    batch_cas(&op->batch, MARK_PUBLISH, counter, 0, *old + 1, *old, &op->pool_word[1]);
     rc = batch_flush(&op->batch);
     return rc != FAR_OK ? rc : FAR_POOL_FULL;
 }
@@ -116,7 +116,7 @@ static int take_run(struct op *op, unsigned node, unsigned size_class, struct ex
             return FAR_POOL_FULL;
         if (extent->chunks < least) /* set by a test */
             extent->chunks = least < left ? least : left;
-        batch_cas(&op->batch, counter, 0, seen, seen + extent->chunks, old);
+        batch_cas(&op->batch, MARK_PUBLISH, counter, 0, seen, seen + extent->chunks, old);
         rc = batch_flush(&op->batch);
         if (rc == FAR_OK && *old == seen) {
             extent->first = seen;
@@ -286,8 +286,8 @@ static int refill(struct op *op, unsigned node, unsigned size_class)
     const struct node_head *head = pool_head(op->pool, node); /* not before: it may have been met */
     uint64_t pieces = piece_count(size_class, &extent);
     unsigned count = divide(op, size_class, pieces, &extent, rest);
-    batch_write(&op->batch, gaddr_make(node, 0), head->table_off + extent.first * 8, op->pool_word,
-                (uint32_t)extent.chunks * 8);
+    batch_write(&op->batch, MARK_EARLY, gaddr_make(node, 0), head->table_off + extent.first * 8,
+                op->pool_word, (uint32_t)extent.chunks * 8);
     rc = batch_flush(&op->batch); /* ALLOC-A5 */
     gaddr next = chunk_gaddr(head, node, extent.first);
     if (rc != FAR_OK || client_swept(c, next)) {

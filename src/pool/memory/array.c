@@ -192,7 +192,7 @@ static int write_descriptor(struct op *op, struct pool_array *a)
                              .piece_shift = (uint8_t)a->piece_shift};
     memcpy(h + 1, a->piece, a->pieces * 8ull);
     h->checksum = sum_of(h, a->pieces);
-    batch_write(&op->batch, at.at, 0, h, bytes);
+    batch_write(&op->batch, MARK_EARLY, at.at, 0, h, bytes);
     rc = batch_flush(&op->batch);
     if (rc != FAR_OK)
         pool_abandon(op->client, at.size_class); /* the WRITE may still land */
@@ -296,7 +296,7 @@ int pool_array_clear(struct op *op, const struct pool_array *a)
                 if (rc != FAR_OK)
                     return rc;
             }
-            batch_write(&op->batch, a->piece[i], at, zero, (uint32_t)part);
+            batch_write(&op->batch, MARK_EARLY, a->piece[i], at, zero, (uint32_t)part);
             done += part;
         }
     }

@@ -109,9 +109,10 @@ int freelist_give(struct op *op, unsigned node, unsigned size_class, gaddr page,
         uint64_t seen = op->pool_word[0];
         bundle->next = rest | freelist_top(seen);
         bundle->checksum = bundle_sum(bundle, page, size_class);
-        batch_write(&op->batch, page, 0, bundle, bytes);
+        batch_write(&op->batch, MARK_EARLY, page, 0, bundle, bytes);
         batch_fence(&op->batch);
-        batch_cas(&op->batch, head, delta, seen, freelist_head(seen, page), op->pool_word);
+        batch_cas(&op->batch, MARK_PUBLISH, head, delta, seen, freelist_head(seen, page),
+                  op->pool_word);
         rc = batch_flush(&op->batch);
         if (rc == FAR_OK && op->pool_word[0] == seen)
             return FAR_OK;
@@ -162,7 +163,8 @@ int freelist_take(struct op *op, unsigned node, unsigned size_class)
         if (rc != FAR_OK)
             break;
         gaddr below = valid ? bundle_below(bundle) : 0;
-        batch_cas(&op->batch, head, delta, seen, freelist_head(seen, below), op->pool_word);
+        batch_cas(&op->batch, MARK_PUBLISH, head, delta, seen, freelist_head(seen, below),
+                  op->pool_word);
         rc = batch_flush(&op->batch);
         if (rc != FAR_OK)
             return abandon_bundle(c, valid ? bundle_bytes(bundle, size_class) : sizeof *bundle, rc);

@@ -95,8 +95,8 @@ static int set_marks(struct sweep *s)
         if (rc != FAR_OK)
             return rc;
         for (unsigned i = 0; i < nodes; i++)
-            batch_cas(&op->batch, gaddr_make(i, 0), NODE_SWEEP_OFF, seen[i], s->marks.chunks[i],
-                      &old[i]);
+            batch_cas(&op->batch, MARK_PUBLISH, gaddr_make(i, 0), NODE_SWEEP_OFF, seen[i],
+                      s->marks.chunks[i], &old[i]);
         rc = batch_flush(&op->batch);
         if (rc != FAR_OK || memcmp(seen, old, nodes * 8) == 0)
             return rc;
@@ -120,7 +120,7 @@ static int announce(struct sweep *s)
         rc = client_owner_alive(op, other, &alive);
     if (rc != FAR_OK || alive)
         return rc != FAR_OK ? rc : FAR_CONTENTION;
-    batch_cas(&op->batch, NODE0, SWEEP_DELTA, other, mine, word);
+    batch_cas(&op->batch, MARK_PUBLISH, NODE0, SWEEP_DELTA, other, mine, word);
     batch_fence(&op->batch);
     batch_read(&op->batch, NODE0, DEATHS_DELTA, &word[1], 8);
     rc = batch_flush(&op->batch);
@@ -140,9 +140,9 @@ static int announce(struct sweep *s)
     s->word = mine | SWEEP_ANNOUNCED;
     /* The count follows the word: a client that reads the new count and then the word finds the
      * sweep announced. */
-    batch_cas(&op->batch, NODE0, SWEEP_DELTA, mine, s->word, word);
+    batch_cas(&op->batch, MARK_PUBLISH, NODE0, SWEEP_DELTA, mine, s->word, word);
     batch_fence(&op->batch);
-    batch_faa(&op->batch, NODE0, SWEEPS_DELTA, 1, &word[1]);
+    batch_faa(&op->batch, MARK_PUBLISH, NODE0, SWEEPS_DELTA, 1, &word[1]);
     rc = batch_flush(&op->batch);
     op->client->attention.sweep_unmet |= rc == FAR_OK;
     return rc != FAR_OK || word[0] == mine ? rc : FAR_CONTENTION;
@@ -153,11 +153,13 @@ static int announce(struct sweep *s)
 static void give_up(struct sweep *s)
 {
     struct op *op = s->op;
-    batch_faa(&op->batch, NODE0, DEATHS_DELTA, 1, &op->pool_word[1]);
+    batch_faa(&op->batch, MARK_PUBLISH, NODE0, DEATHS_DELTA, 1, &op->pool_word[1]);
     batch_fence(&op->batch);
-    batch_cas(&op->batch, NODE0, SWEEP_DELTA, s->word & ~SWEEP_ANNOUNCED, 0, &op->pool_word[0]);
+    batch_cas(&op->batch, MARK_PUBLISH, NODE0, SWEEP_DELTA, s->word & ~SWEEP_ANNOUNCED, 0,
+              &op->pool_word[0]);
     batch_fence(&op->batch); /* the announcement may land between the two (FABRIC-F5) */
-    batch_cas(&op->batch, NODE0, SWEEP_DELTA, s->word | SWEEP_ANNOUNCED, 0, &op->pool_word[2]);
+    batch_cas(&op->batch, MARK_PUBLISH, NODE0, SWEEP_DELTA, s->word | SWEEP_ANNOUNCED, 0,
+              &op->pool_word[2]);
     /* If the word may still announce this sweep, this client registers again under another name.
      * Then the word names no living client, and the next sweeper takes over. */
     if (batch_flush(&op->batch) != FAR_OK || s->unsure)
@@ -228,8 +230,8 @@ static int empty_lists_of(struct sweep *s, unsigned node)
         listed |= heads[i] & ((1ull << GADDR_BITS) - 1);
         /* Not by a WRITE: after an error it may land when the lists are in use again
          * (FABRIC-F5). */
-        batch_cas(&op->batch, at, NODE_FREE_OFF + i * 8ull, heads[i], freelist_head(heads[i], 0),
-                  &old[i]);
+        batch_cas(&op->batch, MARK_PUBLISH, at, NODE_FREE_OFF + i * 8ull, heads[i],
+                  freelist_head(heads[i], 0), &old[i]);
     }
     s->listed |= listed != 0;
     s->above |= s->marks.chunks[node] < most && op->pool_word[0] > s->marks.chunks[node];
@@ -274,8 +276,9 @@ static int found(struct sweep *s, unsigned node, uint64_t offset_in_chunks, unsi
 /* Writes `count` entries of a chunk table, as they are in the op's words. */
 static int write_entries(struct op *op, unsigned node, uint64_t chunk, uint64_t count)
 {
-    batch_write(&op->batch, gaddr_make(node, 0), pool_head(op->pool, node)->table_off + chunk * 8,
-                op->pool_word, (uint32_t)count * 8);
+    batch_write(&op->batch, MARK_EARLY, gaddr_make(node, 0),
+                pool_head(op->pool, node)->table_off + chunk * 8, op->pool_word,
+                (uint32_t)count * 8);
     return batch_flush(&op->batch);
 }
 
@@ -392,9 +395,10 @@ static int finish(struct sweep *s)
         return rc;
     /* The count goes down before the next sweep can begin; that one would subtract the same
      * deaths. */
-    batch_faa(&op->batch, NODE0, DEATHS_DELTA, s->result.spilled - s->deaths, &op->pool_word[1]);
+    batch_faa(&op->batch, MARK_PUBLISH, NODE0, DEATHS_DELTA, s->result.spilled - s->deaths,
+              &op->pool_word[1]);
     batch_fence(&op->batch);
-    batch_cas(&op->batch, NODE0, SWEEP_DELTA, s->word, 0, &op->pool_word[0]);
+    batch_cas(&op->batch, MARK_PUBLISH, NODE0, SWEEP_DELTA, s->word, 0, &op->pool_word[0]);
     rc = batch_flush(&op->batch);
     if (rc == FAR_OK && op->pool_word[0] != s->word)
         return err_fail(FAR_FENCED, "another client took over this client's sweep");
