@@ -10,7 +10,7 @@ static int clear(struct op *op, gaddr at, uint32_t bytes, const void *zeros)
 {
     int rc = FAR_OK;
     for (uint32_t off = 0; off < bytes && rc == FAR_OK; off += CLEAR_BYTES) {
-        batch_write(&op->batch, at, off, zeros,
+        batch_write(&op->batch, MARK_EARLY, at, off, zeros,
                     bytes - off < CLEAR_BYTES ? bytes - off : CLEAR_BYTES);
         rc = batch_flush(&op->batch);
     }

@@ -222,7 +222,7 @@ void check_add_counts(struct sim_counts *sum, const struct sim_counts *one)
     for (size_t i = 0; i < sizeof *sum / sizeof *to; i++)
         to[i] += from[i];
 }
-_Static_assert(sizeof(struct sim_counts) == (10 + SIM_ADVERSITY_COUNT) * sizeof(uint64_t),
+_Static_assert(sizeof(struct sim_counts) == (13 + SIM_ADVERSITY_COUNT) * sizeof(uint64_t),
                "nothing but counts");
 
 void check_add_coverage(struct check_totals *sum, const struct check_coverage *one)

@@ -280,8 +280,8 @@ static int write_two(struct op *op, const gaddr at[2], unsigned slot, unsigned p
     struct node *node = (struct node *)(op->word + 8);
     build_leaf(leaf, slot, place);
     build_node(node, slot, known);
-    batch_write(&op->batch, at[0], 0, leaf, sizeof *leaf);
-    batch_write(&op->batch, at[1], 0, node, sizeof *node);
+    batch_write(&op->batch, MARK_EARLY, at[0], 0, leaf, sizeof *leaf);
+    batch_write(&op->batch, MARK_EARLY, at[1], 0, node, sizeof *node);
     int rc = batch_flush(&op->batch);
     if (rc != FAR_OK)
         abandon_two(op);
@@ -293,7 +293,7 @@ static int change_version(struct check *c, struct op *op)
 {
     if (!c->plan.versions)
         return FAR_OK;
-    batch_faa(&op->batch, c->cache.root, offsetof(struct root, version), 1, op->word);
+    batch_faa(&op->batch, MARK_PUBLISH, c->cache.root, offsetof(struct root, version), 1, op->word);
     return batch_flush(&op->batch);
 }
 
@@ -316,8 +316,8 @@ static int change_leaf(struct check *c, struct check_client *me, struct op *op, 
     rc = write_two(op, at, slot, place, &new);
     if (rc != FAR_OK)
         return rc;
-    batch_cas(&op->batch, c->cache.root, offsetof(struct root, slot[slot]), old.word, new.word,
-              op->word);
+    batch_cas(&op->batch, MARK_PUBLISH, c->cache.root, offsetof(struct root, slot[slot]), old.word,
+              new.word, op->word);
     rc = batch_flush(&op->batch);
     if (rc != FAR_OK) { /* EPOCH-E4: it is unknown which two are reachable */
         abandon_two(op);
@@ -466,7 +466,7 @@ static int make_slot(struct check *c, struct op *op, unsigned slot, struct root 
         rc = pool_alloc(op, i % c->plan.nodes, CLASS, &known.leaf[i]);
         if (rc == FAR_OK) {
             build_leaf((struct leaf *)op->word, slot, i);
-            batch_write(&op->batch, known.leaf[i], 0, op->word, sizeof(struct leaf));
+            batch_write(&op->batch, MARK_EARLY, known.leaf[i], 0, op->word, sizeof(struct leaf));
             rc = batch_flush(&op->batch);
         }
     }
@@ -477,7 +477,7 @@ static int make_slot(struct check *c, struct op *op, unsigned slot, struct root 
     known.word |= node;
     root->slot[slot] = known.word;
     build_node((struct node *)op->word, slot, &known);
-    batch_write(&op->batch, node, 0, op->word, sizeof(struct node));
+    batch_write(&op->batch, MARK_EARLY, node, 0, op->word, sizeof(struct node));
     return batch_flush(&op->batch);
 }
 
@@ -491,7 +491,7 @@ int check_cache_set_up(struct check *c)
     if (rc != FAR_OK)
         return rc;
     memcpy(op->word, &root, sizeof root);
-    batch_write(&op->batch, c->cache.root, 0, op->word, sizeof root);
+    batch_write(&op->batch, MARK_EARLY, c->cache.root, 0, op->word, sizeof root);
     rc = batch_flush(&op->batch);
     c->cache.mark = c->pool->pool.mark;
     c->pool->pool.mark = mark;

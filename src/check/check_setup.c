@@ -76,6 +76,7 @@ static int open_pool(struct check *c)
         .by_choice = c->program != NULL,
         .faults_max = c->program ? 1 : 2 * s->clients,
         .no_fence = c->plan.no_fence,
+        .tails = s->tails,
         .no_mcas = c->plan.no_mcas,
         .stalks = c->plan.stalks,
         .stops = c->plan.stops,
@@ -377,6 +378,8 @@ bool check_set_up(struct check *c, struct sites *sites)
     int rc = FAR_OK;
     check_plan(c);
     check_twist(c, sites);
+    if (c->set->tails) /* clients of replicated pools can be shut out */
+        c->plan.no_fence = c->plan.no_mcas = c->plan.stops = c->plan.lives = false;
     c->clients = c->set->clients + c->plan.growers + c->plan.latecomers;
     c->keys = c->set->keys + c->plan.cold;
     c->next_cold = c->set->keys;

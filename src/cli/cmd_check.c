@@ -128,6 +128,9 @@ static int fill_defaults(struct config *c)
     if (c->exhaustive && (c->coverage || c->at))
         return cli_misused("check", "--exhaustive does not go with %s",
                            c->coverage ? "--coverage" : "--at");
+    if (c->set.tails && (c->exhaustive || c->set.profile == SIM_IB_LOOSE))
+        return cli_misused("check", "--tails does not go with %s",
+                           c->exhaustive ? "--exhaustive" : "--profile ib_loose");
     if (c->unmet && !c->coverage)
         return cli_misused("check", "--unmet needs --coverage");
     if (!c->exhaustive && c->set.grow > 0)
@@ -195,9 +198,9 @@ static void repeat_command(const struct output *o, const struct check_settings *
     faults_text(s->adversity, faults, sizeof faults);
     snprintf(text, room,
              "farside check --index %s --seeds %" PRIu64 "..%" PRIu64
-             " --clients %u --keys %u --ops %u --faults %s --profile %s%s%s",
+             " --clients %u --keys %u --ops %u --faults %s --profile %s%s%s%s",
              s->index, seed, seed, s->clients, s->keys, s->ops, faults,
-             sim_profile_name(s->profile), s->aim ? " --at " : "", aim);
+             sim_profile_name(s->profile), s->tails ? " --tails" : "", s->aim ? " --at " : "", aim);
 }
 
 static void note_failure(struct output *o, struct tally *t, uint64_t seed,
@@ -248,6 +251,10 @@ static void print_counts(const struct tally *t)
            t->counts.torn, t->counts.halved, t->counts.reordered, t->counts.late, t->reused,
            t->sweeps, t->counts.shut_out, t->reaped, t->unknown, t->gave_up, t->undecided,
            t->seconds);
+    if (t->counts.waited > 0)
+        printf("  tails: %" PRIu64 " heads lost, %" PRIu64 " tails lost, %" PRIu64
+               " verbs met a word on its way to the tail\n",
+               t->counts.heads_lost, t->counts.tails_lost, t->counts.waited);
 }
 
 static double share(uint64_t part, uint64_t of)
@@ -334,6 +341,12 @@ static json_t *tally_json(const struct tally *t)
                                       (json_int_t)t->reaped));
     if (all && t->programs == 0)
         json_object_set_new(all, "coverage", totals_json(&t->totals));
+    if (all && t->counts.waited > 0)
+        json_object_set_new(all, "tails",
+                            json_pack("{s:I, s:I, s:I}", "heads_lost",
+                                      (json_int_t)t->counts.heads_lost, "tails_lost",
+                                      (json_int_t)t->counts.tails_lost, "waited",
+                                      (json_int_t)t->counts.waited));
     if (all && t->programs > 0) {
         json_object_set_new(all, "programs", json_integer((json_int_t)t->programs));
         json_object_set_new(all, "programs_with_growth", json_integer((json_int_t)t->grown));
@@ -689,6 +702,10 @@ int cmd_check(int argc, char **argv)
          .take = take_faults, .arg = &c.set.adversity},
         {"profile", "NAME", "what verbs promise: sc, ib or ib_loose (ib)", .take = take_profile,
          .arg = &c.set.profile},
+        {"tails", NULL,
+         "give each node a second image, which lags as the marks of verbs allow, and lose one of "
+         "the two in most runs (docs/fabric.md)",
+         .flag = &c.set.tails},
         {"exhaustive", NULL,
          "run every schedule of every program of this size instead of seeds (2 clients, 1 key, 1 "
          "operation, --faults reorder,interleave; torn, crash and error can be added)",

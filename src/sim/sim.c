@@ -32,6 +32,7 @@ void sim_free(struct sim *sim)
         fiber_destroy(sim->client[i].fiber);
     for (unsigned i = 0; i < SIM_NODES_MAX; i++) {
         free(sim->memory[i]);
+        free(sim->tail_memory[i]);
         free(sim->dirty[i]);
         free(sim->dirty_page[i]);
     }
@@ -58,7 +59,7 @@ int sim_begin(struct sim *sim, const struct sim_settings *s, struct tape *tape)
 {
     if (s->clients > SIM_CLIENTS_MAX || s->nodes < 1 || s->nodes > SIM_NODES_MAX ||
         (s->granule != 8 && s->granule != 64) || s->profile >= SIM_PROFILES ||
-        s->node_bytes % 64 != 0)
+        s->node_bytes % 64 != 0 || (s->tails && (s->by_choice || s->no_fence)))
         return err_fail(FAR_INVALID, "bad settings for the simulator");
     for (unsigned i = 0; i < s->nodes; i++)
         if (!sim_memory_clean(sim, i, s->node_bytes))
@@ -87,6 +88,8 @@ int sim_begin(struct sim *sim, const struct sim_settings *s, struct tape *tape)
     sim->fab.ops = &sim->ops;
     sim->fab.caps = s->no_mcas ? 0 : FAB_CAP_MCAS;
     sim->fab.order = profile_order[s->profile];
+    if (s->tails) /* fences must not be left out */
+        sim->fab.order &= ~ORDER(FAB_A, FAB_A);
     sim->fab.nodes = s->nodes;
     sim->fab.fresh = true;
     for (unsigned i = 0; i < s->nodes; i++)
@@ -118,6 +121,7 @@ enum sim_end sim_run(struct sim *sim, uint64_t verbs)
             sim->now = e.at;
         sim->counts.events++;
         sim->last = e.client;
+        sim_tail_lose(sim);
         switch ((enum event_kind)e.kind) {
         case EVENT_START:
         case EVENT_WAKE:
@@ -131,6 +135,9 @@ enum sim_end sim_run(struct sim *sim, uint64_t verbs)
             break;
         case EVENT_COMPLETE:
             sim_nic_complete(sim, &e);
+            break;
+        case EVENT_TAIL:
+            sim_nic_tail(sim, &e);
             break;
         }
     }

@@ -93,6 +93,9 @@ struct sim_settings {
     bool lives;
     bool stops; /* clients stop within torn WRITEs, for longer than a lease, if pauses may happen */
     bool no_mcas; /* no masked CAS: batches emulate it */
+    /* Each node has a second image that lags as the marks of verbs allow, and one of the two is
+     * lost if faults may happen (sim_tail.c). Neither by_choice nor no_fence. */
+    bool tails;
     bool
         stalks; /* a client that shuts out another dies or pauses some events later, if faults may happen */
     /* How many verbs may be posted from outside of any client: a harness that posts more is in an
@@ -110,6 +113,8 @@ struct sim_counts {
     uint64_t shut_out;     /* clients that others declared dead                                */
     uint64_t stopped;      /* clients that stopped within a WRITE for longer than a lease      */
     uint64_t late;         /* WRITEs completed before they were visible                        */
+    uint64_t heads_lost, tails_lost;
+    uint64_t waited;                        /* verbs that met a word on its way to the tail */
     uint64_t happened[SIM_ADVERSITY_COUNT]; /* crash, pause, error, node: how often */
 };
 

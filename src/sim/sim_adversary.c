@@ -44,9 +44,9 @@ void sim_adversary_begin(struct sim *sim)
     struct tape *t = sim->tape;
     sim->adversity = sim->set.adversity;
     sim->faults_used = 0;
-    sim->lose_after = UINT64_MAX;
+    sim->lose_after = sim->lose_half_after = UINT64_MAX;
     for (unsigned i = 0; i < SIM_NODES_MAX; i++)
-        sim->lost[i] = false;
+        sim->lost[i] = sim->alone[i] = false;
     sim->tail = sim->gap = sim->tear_in_8 = 0;
     sim->slow = NOBODY;
     sim->stalls = false;
@@ -87,6 +87,12 @@ void sim_adversary_begin(struct sim *sim)
                                 ? UINT64_MAX / 2
                                 : 1u << tape_choose(t, 6, TAPE_SETUP);
         }
+    }
+    if (sim->set.tails && (sim->adversity & SIM_FAULTS)) {
+        sim->lose_half_after =
+            tape_choose(t, 1u << (6 + tape_choose(t, 12, TAPE_SETUP)), TAPE_SETUP);
+        sim->lose_half_of = tape_choose(t, sim->set.nodes, TAPE_SETUP);
+        sim->lose_tail = tape_chance(t, 1, 3, TAPE_SETUP);
     }
     for (unsigned i = 0; i < sim->set.clients && (sim->adversity & SIM_DRIFT); i++) {
         uint32_t ppm = tape_choose(t, 2 * SIM_DRIFT_PPM + 1, TAPE_CLOCK);

@@ -48,8 +48,8 @@ void sim_fault_pause(struct sim *sim, uint32_t client, bool outlasts, bool withi
     if (sim->set.lives && lease > 0 && ns > LIVE_LEASES * lease)
         ns = (2 + length % (LIVE_LEASES - 1)) * lease;
     c->frozen_until = sim->now + ns;
-    c->stuck =
-        within || (tape_choose(sim->tape, 2, TAPE_FAULT) && (!sim->set.no_fence || sim->set.lives));
+    c->stuck = !sim->set.tails && (within || (tape_choose(sim->tape, 2, TAPE_FAULT) &&
+                                              (!sim->set.no_fence || sim->set.lives)));
     sim_log_line(sim, client, "PAUSES for %.3f ms, its verbs %s", (double)ns / 1e6,
                  c->stuck ? "too" : "go on");
     sim->trace = mix(sim->trace, 0xf0000000u + client);
@@ -87,7 +87,7 @@ void sim_stop_faults(struct sim *sim)
     sim->crash_rate = sim->pause_rate = sim->error_rate = 0;
     for (unsigned i = 0; i < sim->set.clients; i++)
         sim->client[i].doom_in = 0;
-    sim->lose_after = UINT64_MAX;
+    sim->lose_after = sim->lose_half_after = UINT64_MAX;
     for (unsigned i = 0; i < sim->set.nodes; i++)
         sim->lost[i] = false;
 }

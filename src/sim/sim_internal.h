@@ -6,6 +6,7 @@
  *   sim_queue.c      events by time
  *   sim_adversary.c  how long things take, in what pieces, and whether a fault strikes
  *   sim_client.c     clients: starting, resuming, waiting
+ *   sim_tail.c       second images of the nodes, and the loss of one of the two
  *   sim_request.c    requests under way
  *   sim_site.c       what happens at the places in the source that post requests
  *   sim_fault.c      crashes, pauses, errors, and their end
@@ -29,6 +30,7 @@ enum event_kind {
     EVENT_VERB,     /* the next piece of a verb                 */
     EVENT_REQUEST,  /* a whole request (without SIM_INTERLEAVE) */
     EVENT_COMPLETE, /* a request's answer reaches its client    */
+    EVENT_TAIL,     /* the next piece of a request comes to the tail */
 };
 
 enum verb_state {
@@ -51,6 +53,13 @@ struct sim_verb {
     bool late;       /* its request has completed, but it is not done: others wait */
     bool half;       /* an atomic that has read its word and not written it yet    */
     uint64_t result; /* what it will write                                         */
+    /* sim_tail.c */
+    uint64_t tail_left; /* pieces that are not at the tail                              */
+    uint16_t stage;
+    bool executed; /* an atomic: at the head                                            */
+    bool changed;  /* it has changed a published word there                             */
+    bool at_tail;  /* all of it, or it never gets there                                 */
+    bool skipped;  /* it releases a lock that was lost with the head: `result` was read */
 };
 
 struct sim_request {     /* a request on its way */
@@ -58,10 +67,13 @@ struct sim_request {     /* a request on its way */
     uint32_t client;
     uint32_t number;   /* among the client's requests */
     uint64_t identity; /* of its client when it was posted */
-    uint16_t count, unanswered, events;
-    uint16_t own;   /* verbs of its site: the first ones */
-    uint32_t site;  /* SITE_NONE: not known */
-    uint64_t visit; /* posts of the site before it, in this run */
+    uint16_t count, events;
+    uint16_t unanswered; /* of its stage */
+    uint16_t stage;      /* sim_tail.c */
+    bool settled;        /* what of it is at the head is at the tail, too */
+    uint16_t own;        /* verbs of its site: the first ones */
+    uint32_t site;       /* SITE_NONE: not known */
+    uint64_t visit;      /* posts of the site before it, in this run */
     bool in_use;
     bool reported; /* its completion is in the queue */
     bool any_executed;
@@ -121,6 +133,19 @@ struct visited {
     size_t deviations_left; /* when the search continued from there, plus one; 0: free */
 };
 
+/* A lock, or bits of a word of locks. */
+struct sim_hold {
+    uint32_t client, node;
+    uint64_t off, identity, bits;
+    bool whole; /* the word is one lock */
+};
+
+/* A verb that has changed a published word at the head, and not yet at the tail. */
+struct sim_way {
+    struct sim_request *request;
+    unsigned verb;
+};
+
 struct sim_line {
     uint64_t at;
     int client;
@@ -164,6 +189,17 @@ struct sim {
     uint32_t *dirty_page[SIM_NODES_MAX];
     uint32_t dirty_count[SIM_NODES_MAX];
 
+    /* tails */
+    uint8_t *tail_memory[SIM_NODES_MAX];
+    bool alone[SIM_NODES_MAX]; /* head or tail is lost: `memory` is the other */
+    struct sim_hold hold[512];
+    unsigned holds;
+    struct sim_way way[SIM_CLIENTS_MAX * BATCH_MAX * 4];
+    unsigned ways;
+    uint64_t lose_half_after; /* events; UINT64_MAX: never */
+    unsigned lose_half_of;
+    bool lose_tail;
+
     /* what the adversary is like in this run */
     unsigned tail;                               /* how long the longest delays are        */
     unsigned gap;                                /* nanoseconds between verbs, about       */
@@ -201,6 +237,9 @@ static inline uint64_t mix(uint64_t h, uint64_t x)
 /* Zeroes a node for the next run. False when out of memory. */
 bool sim_memory_clean(struct sim *sim, unsigned node, uint64_t bytes);
 uint64_t *sim_memory_word(struct sim *sim, unsigned node, uint64_t off);
+
+/* To be called before memory is written, of the head or of the tail. */
+void sim_memory_touch(struct sim *sim, unsigned node, uint64_t off, uint64_t len);
 
 /* Moves bytes [from, to) of a READ or WRITE. */
 void sim_memory_move(struct sim *sim, const struct fab_verb *v, uint64_t from, uint64_t to);
@@ -262,6 +301,35 @@ void sim_client_wake(struct sim *sim, const struct event *e);
 void sim_client_give_way(struct sim_client *c, enum client_state state);
 void sim_client_wait(struct sim_client *c, uint64_t ns);
 
+/* ---- sim_tail.c ------------------------------------------------------------------------------ */
+
+/* Cuts a request that is posted into stages. Verbs of earlier stages go first. */
+void sim_tail_cut(const struct sim *sim, struct sim_request *r);
+/* Is `a` for the head only, and `b` for the tail? Then they have no order. */
+bool sim_tail_apart(const struct sim *sim, const struct sim_verb *a, const struct sim_verb *b);
+/* A verb begins at the head; an atomic has found `old` there; a part of a verb is done. */
+void sim_tail_begun(struct sim *sim, struct sim_request *r, unsigned verb);
+void sim_tail_executed(struct sim *sim, struct sim_request *r, unsigned verb, uint64_t old);
+void sim_tail_stepped(struct sim *sim, struct sim_request *r, unsigned verb);
+/* All verbs of a stage are done at the head. */
+enum tail_step {
+    TAIL_UNDER_WAY,  /* an event that brings more of it to the tail is in the queue */
+    TAIL_NEXT_STAGE, /* r->stage has begun */
+    TAIL_DONE        /* it was the last one */
+};
+enum tail_step sim_tail_step(struct sim *sim, struct sim_request *r);
+void sim_tail_event(struct sim *sim, struct sim_request *r);
+/* Must the verb wait for another's way to the tail? */
+bool sim_tail_waits(struct sim *sim, struct sim_request *r, unsigned verb);
+/* What of the request is at the head comes to the tail now, and from here on. */
+void sim_tail_settle(struct sim *sim, struct sim_request *r);
+/* Nothing stays on its way. */
+void sim_tail_settle_all(struct sim *sim);
+/* Loses a head or a tail, when it is time. */
+void sim_tail_lose(struct sim *sim);
+/* Of a verb that a harness posts: what an atomic has changed, or a WRITE. */
+void sim_tail_direct(struct sim *sim, const struct fab_verb *v, uint64_t old);
+
 /* ---- sim_request.c --------------------------------------------------------------------------- */
 
 /* A free one; NULL when out of memory. */
@@ -312,6 +380,7 @@ int sim_nic_post_direct(struct sim *sim, struct fab_req *req);
 void sim_nic_verb(struct sim *sim, const struct event *e);
 void sim_nic_request(struct sim *sim, const struct event *e);
 void sim_nic_complete(struct sim *sim, const struct event *e);
+void sim_nic_tail(struct sim *sim, const struct event *e);
 /* When the event may execute, if it must wait for an atomic that is half done or for a late WRITE;
  * 0 if it need not wait. */
 uint64_t sim_nic_held(struct sim *sim, const struct event *e);

@@ -6,8 +6,7 @@
 
 /* ---- pages ----------------------------------------------------------------------------------- */
 
-/* To be called before memory is written. */
-static void touch(struct sim *sim, unsigned node, uint64_t off, uint64_t len)
+void sim_memory_touch(struct sim *sim, unsigned node, uint64_t off, uint64_t len)
 {
     if (len == 0)
         return;
@@ -27,20 +26,25 @@ bool sim_memory_clean(struct sim *sim, unsigned node, uint64_t bytes)
         for (uint32_t i = 0; i < sim->dirty_count[node]; i++) {
             uint32_t page = sim->dirty_page[node][i];
             memset(sim->memory[node] + ((uint64_t)page << SIM_PAGE_SHIFT), 0, 1u << SIM_PAGE_SHIFT);
+            memset(sim->tail_memory[node] + ((uint64_t)page << SIM_PAGE_SHIFT), 0,
+                   1u << SIM_PAGE_SHIFT);
             sim->dirty[node][page] = 0;
         }
         sim->dirty_count[node] = 0;
         return true;
     }
     free(sim->memory[node]);
+    free(sim->tail_memory[node]);
     free(sim->dirty[node]);
     free(sim->dirty_page[node]);
     uint64_t pages = (bytes >> SIM_PAGE_SHIFT) + 1;
     sim->memory[node] = calloc(pages, 1u << SIM_PAGE_SHIFT);
+    sim->tail_memory[node] = calloc(pages, 1u << SIM_PAGE_SHIFT);
     sim->dirty[node] = calloc(pages, 1);
     sim->dirty_page[node] = calloc(pages, sizeof *sim->dirty_page[node]);
     sim->dirty_count[node] = 0;
-    bool all = sim->memory[node] && sim->dirty[node] && sim->dirty_page[node];
+    bool all =
+        sim->memory[node] && sim->tail_memory[node] && sim->dirty[node] && sim->dirty_page[node];
     sim->memory_bytes[node] = all ? bytes : 0;
     return all;
 }
@@ -62,8 +66,12 @@ uint64_t sim_word(const struct sim *sim, unsigned node, uint64_t off)
 void sim_fill(struct sim *sim, unsigned node, uint64_t off, uint64_t bytes, uint8_t byte)
 {
     ASSERT(node < sim->set.nodes && off + bytes <= sim->set.node_bytes);
-    touch(sim, node, off, bytes);
+    sim_memory_touch(sim, node, off, bytes);
     memset(sim->memory[node] + off, byte, bytes);
+    memset(sim->tail_memory[node] + off, byte, bytes);
+    for (unsigned i = sim->holds; i-- > 0;) /* memory that is freed with locks set: they end */
+        if (sim->hold[i].node == node && sim->hold[i].off - off < bytes)
+            sim->hold[i] = sim->hold[--sim->holds];
 }
 
 /* ---- READ and WRITE -------------------------------------------------------------------------- */
@@ -83,10 +91,11 @@ void sim_memory_move(struct sim *sim, const struct fab_verb *v, uint64_t from, u
     ASSERT(from >= v->off && from <= to && to <= v->off + v->len);
     uint8_t *far = sim->memory[v->node] + from;
     uint8_t *near = (uint8_t *)v->buf + (from - v->off);
+    bool tail = sim->set.tails && !sim->alone[v->node] && (v->flags & FAB_MARK) != MARK_HEAD;
     if (v->kind == FAB_READ) {
-        memcpy(near, far, to - from);
+        memcpy(near, tail ? sim->tail_memory[v->node] + from : far, to - from);
     } else {
-        touch(sim, v->node, from, to - from);
+        sim_memory_touch(sim, v->node, from, to - from);
         memcpy(far, near, to - from);
     }
 }
@@ -151,7 +160,7 @@ uint64_t sim_atomic_result(const struct fab_verb *v, uint64_t old)
 void sim_atomic_write(struct sim *sim, const struct fab_verb *v, uint64_t new)
 {
     uint64_t *word = sim_memory_word(sim, v->node, v->off);
-    touch(sim, v->node, v->off, 8);
+    sim_memory_touch(sim, v->node, v->off, 8);
     if (sim->harness_hash)
         sim->memory_hash ^= hash_word(v->node, v->off, *word) ^ hash_word(v->node, v->off, new);
     *word = new;

@@ -41,6 +41,34 @@ static void cut_pieces(const struct sim *sim, struct sim_verb *verb)
     verb->left = count == 64 ? UINT64_MAX : (1ull << count) - 1;
 }
 
+/* ---- stages ---------------------------------------------------------------------------------- */
+
+/* A verb of a stage that begins now may go, once those that go first are done. */
+static void admit(struct sim *sim, struct sim_request *r, unsigned i)
+{
+    struct sim_verb *verb = &r->verb[i];
+    ASSERT(verb->waits > 0);
+    if (--verb->waits > 0)
+        return;
+    verb->state = VERB_DUE;
+    if (sim->adversity & SIM_INTERLEAVE)
+        sim_queue_push(sim, EVENT_VERB, sim->now + sim_adversary_gap(sim), r->client, r, i);
+}
+
+/* The verbs of its stage are done at the head. */
+static void go_on(struct sim *sim, struct sim_request *r)
+{
+    enum tail_step step = sim->set.tails ? TAIL_NEXT_STAGE : TAIL_DONE;
+    while (r->unanswered == 0 && step == TAIL_NEXT_STAGE) {
+        step = sim_tail_step(sim, r);
+        for (unsigned i = 0; i < r->count && step == TAIL_NEXT_STAGE; i++)
+            if (r->verb[i].stage == r->stage && r->verb[i].state == VERB_WAITING)
+                admit(sim, r, i);
+    }
+    if (step == TAIL_DONE)
+        sim_request_report(sim, r, sim_adversary_transit(sim, r->client));
+}
+
 /* ---- posting --------------------------------------------------------------------------------- */
 
 int sim_nic_post_direct(struct sim *sim, struct fab_req *req)
@@ -49,13 +77,16 @@ int sim_nic_post_direct(struct sim *sim, struct fab_req *req)
     if (sim->counts.direct_verbs > most)
         return err_fail(FAR_TIMEOUT, "more than %llu verbs were posted with no client at work",
                         (unsigned long long)most);
+    sim_tail_settle_all(sim);
     for (unsigned i = 0; i < req->count; i++) {
         const struct fab_verb *v = &req->verbs[i];
         ASSERT(fab_valid(&sim->fab, v));
+        uint64_t old = *sim_memory_word(sim, v->node, v->off);
         if (v->kind <= FAB_WRITE)
             sim_memory_move(sim, v, v->off, v->off + v->len);
         else
             sim_atomic_whole(sim, v);
+        sim_tail_direct(sim, v, old);
     }
     sim->counts.direct_verbs += req->count;
     fab_complete(req, FAR_OK);
@@ -64,11 +95,14 @@ int sim_nic_post_direct(struct sim *sim, struct fab_req *req)
 
 static void init_verbs(struct sim *sim, struct sim_request *r, const struct fab_req *req)
 {
+    for (unsigned j = 0; j < r->count; j++)
+        r->verb[j].v = req->verbs[j];
+    sim_tail_cut(sim, r);
+    r->unanswered = 0;
     for (unsigned j = 0; j < r->count; j++) {
         struct sim_verb *verb = &r->verb[j];
         const struct fab_verb *v = &req->verbs[j];
         ASSERT(fab_valid(&sim->fab, v));
-        verb->v = *v;
         verb->state = VERB_WAITING;
         verb->answered = verb->begun = verb->half = verb->torn = verb->late = false;
         verb->waits = 0;
@@ -78,6 +112,8 @@ static void init_verbs(struct sim *sim, struct sim_request *r, const struct fab_
                 verb->fence = r->verb[i].fence;
         for (unsigned i = 0; i < j; i++)
             verb->waits += sim_request_goes_first(sim, r, i, j);
+        verb->waits += verb->stage > 0; /* until that begins */
+        r->unanswered += verb->stage == 0;
         if (v->kind <= FAB_WRITE)
             cut_pieces(sim, verb);
         else
@@ -116,7 +152,7 @@ int sim_nic_post(struct sim *sim, uint32_t client, struct fab_req *req)
     r->number = c->requests++;
     r->events = 0;
     r->status = FAR_OK;
-    r->count = r->unanswered = (uint16_t)req->count;
+    r->count = (uint16_t)req->count;
     req->done = false;
     init_verbs(sim, r, req);
     sim_site_posted(sim, r);
@@ -137,6 +173,8 @@ int sim_nic_post(struct sim *sim, uint32_t client, struct fab_req *req)
         r->verb[i].state = VERB_DUE;
         sim_queue_push(sim, EVENT_VERB, arrives + sim_adversary_gap(sim), client, r, i);
     }
+    if (r->unanswered == 0) /* all of it is of later stages */
+        go_on(sim, r);
     return FAR_OK;
 }
 
@@ -166,7 +204,7 @@ static void answer(struct sim *sim, struct sim_request *r, unsigned i)
     r->verb[i].answered = true;
     ASSERT(r->unanswered > 0);
     if (--r->unanswered == 0)
-        sim_request_report(sim, r, sim_adversary_transit(sim, r->client));
+        go_on(sim, r);
 }
 
 static void verb_done(struct sim *sim, struct sim_request *r, unsigned i)
@@ -196,7 +234,8 @@ static void begin_verb(struct sim *sim, struct sim_request *r, unsigned i)
             sim->counts.reordered++;
             break;
         }
-    if (sim->set.profile == SIM_IB_LOOSE && (sim->adversity & SIM_REORDER) &&
+    sim_tail_begun(sim, r, i);
+    if (sim->set.profile == SIM_IB_LOOSE && !sim->set.tails && (sim->adversity & SIM_REORDER) &&
         sim->by_choice == sim->set.by_choice && verb->v.kind == FAB_WRITE &&
         tape_chance(sim->tape, 1, 3, TAPE_ORDER))
         answer(sim, r, i); /* it is done in later events */
@@ -221,6 +260,7 @@ static bool step(struct sim *sim, struct sim_request *r, unsigned i)
                               : sim_adversary_pieces(sim, r->client, verb->left);
         sim_log_verb(sim, r, i, LOG_WHOLE, pieces);
         note_gathered(sim, r, i, pieces, sim_memory_move_pieces(sim, verb, pieces));
+        sim_tail_stepped(sim, r, i);
         bool tears = verb->left != 0 && !verb->torn;
         sim->counts.torn += tears;
         if (tears)
@@ -229,11 +269,18 @@ static bool step(struct sim *sim, struct sim_request *r, unsigned i)
         return verb->left == 0;
     }
     if (verb->half) { /* its buffer may be in use for something else */
+        uint64_t old = *sim_memory_word(sim, v->node, v->off);
         verb->half = false;
         sim_atomic_write(sim, v, verb->result);
         sim_busy_clear(sim, v);
+        sim_tail_executed(sim, r, i, old);
+        sim_tail_stepped(sim, r, i);
         sim_log_verb(sim, r, i, LOG_SECOND_HALF, 0);
         note_gathered(sim, r, i, 0, verb->result + 1);
+        return true;
+    }
+    if (verb->skipped) {
+        memcpy(v->buf, &verb->result, 8);
         return true;
     }
     uint64_t old = *sim_memory_word(sim, v->node, v->off);
@@ -248,6 +295,8 @@ static bool step(struct sim *sim, struct sim_request *r, unsigned i)
         return false;
     }
     sim_atomic_whole(sim, v);
+    sim_tail_executed(sim, r, i, old);
+    sim_tail_stepped(sim, r, i);
     sim_log_verb(sim, r, i, LOG_WHOLE, 0);
     note_gathered(sim, r, i, 0, old);
     return true;
@@ -257,7 +306,7 @@ uint64_t sim_nic_held(struct sim *sim, const struct event *e)
 {
     const struct sim_request *r = e->subject;
     uint64_t until = 0;
-    if (!r || e->kind == EVENT_COMPLETE)
+    if (!r || e->kind == EVENT_COMPLETE || e->kind == EVENT_TAIL)
         return 0;
     unsigned first = e->kind == EVENT_VERB ? e->verb : 0;
     unsigned end = e->kind == EVENT_VERB ? first + 1 : r->count;
@@ -317,6 +366,8 @@ static bool obstructed(struct sim *sim, const struct event *e)
     uint64_t held = sim->by_choice ? 0 : sim_nic_held(sim, e);
     if (held)
         return put_off(sim, e, held > sim->now ? held : sim->now + 1);
+    if (e->kind == EVENT_VERB && sim_tail_waits(sim, r, e->verb))
+        return put_off(sim, e, sim->now + sim_adversary_transit(sim, r->client));
     bool healthy = r->req && r->status == FAR_OK;
     enum fault aimed = healthy ? sim_site_fault(sim, r, answers) : FAULT_NONE;
     if (!aimed && healthy && e->kind == EVENT_VERB &&
@@ -385,6 +436,19 @@ void sim_nic_verb(struct sim *sim, const struct event *e)
     sim_request_release(r);
 }
 
+void sim_nic_tail(struct sim *sim, const struct event *e)
+{
+    struct sim_request *r = e->subject;
+    ASSERT(r->in_use && r->events > 0);
+    r->events--;
+    bool ended = sim->client[r->client].state == CLIENT_CRASHED || (r->status && !r->stray);
+    if (!ended && !obstructed(sim, e)) {
+        sim_tail_event(sim, r);
+        go_on(sim, r);
+    }
+    sim_request_release(r);
+}
+
 /* Executes all verbs of the request in one event, in an order that the profile allows. */
 void sim_nic_request(struct sim *sim, const struct event *e)
 {
@@ -393,6 +457,8 @@ void sim_nic_request(struct sim *sim, const struct event *e)
     r->events--;
     bool go = r->verb[0].state != VERB_CANCELLED && !obstructed(sim, e);
     unsigned left = go ? r->count : 0;
+    if (go && r->unanswered == 0)
+        go_on(sim, r);
     while (left > 0) {
         unsigned ready[BATCH_MAX] = {0}, count = 0;
         for (unsigned i = 0; i < r->count; i++)

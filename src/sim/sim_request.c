@@ -47,13 +47,15 @@ void sim_request_drop_all(struct sim *sim)
         sim_request_release(r);
     }
     sim->queue.count = 0;
-    sim->busy_count = 0;
+    sim->busy_count = sim->ways = sim->holds = 0;
 }
 
 bool sim_request_goes_first(const struct sim *sim, const struct sim_request *r, unsigned i,
                             unsigned j)
 {
     const struct sim_verb *a = &r->verb[i], *b = &r->verb[j];
+    if (a->stage > b->stage || sim_tail_apart(sim, a, b))
+        return false;
     if (!(sim->set.adversity & SIM_REORDER))
         return true;
     unsigned pair = ORDER(fab_class_of(a->v.kind), fab_class_of(b->v.kind));
@@ -95,6 +97,7 @@ void sim_request_stray(struct sim *sim, struct sim_request *r)
     r->stray = true;
     r->until = sim->now + lease_ms * 500000;
     r->status = FAR_UNKNOWN;
+    sim_tail_settle(sim, r);
     sim_request_report(sim, r, sim_adversary_transit(sim, r->client));
 }
 
@@ -103,6 +106,7 @@ void sim_request_fail(struct sim *sim, struct sim_request *r, int status)
     ASSERT(status != FAR_OK);
     sim_request_cancel(sim, r);
     r->status = status;
+    sim_tail_settle(sim, r);
     sim_request_report(
         sim, r, status == FAR_UNREACHABLE ? TIMEOUT_NS : sim_adversary_transit(sim, r->client));
 }
