@@ -147,6 +147,9 @@ enum sim_end {
 /* Runs events until all is done or `verbs` more have been posted. Can be called again. */
 enum sim_end sim_run(struct sim *sim, uint64_t verbs);
 
+/* With tails: the node loses its head, or its tail, before the next event. */
+void sim_lose_half(struct sim *sim, unsigned node, bool tail);
+
 /* Ends the faults: lost nodes are back, with their memory as it was. Delays, and all else that the
  * contract allows, go on. An enumeration stops choosing here: a scheduler that may delay a client
  * for ever can keep any code that is not wait-free from progress. */

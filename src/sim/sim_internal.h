@@ -307,8 +307,9 @@ void sim_client_wait(struct sim_client *c, uint64_t ns);
 void sim_tail_cut(const struct sim *sim, struct sim_request *r);
 /* Is `a` for the head only, and `b` for the tail? Then they have no order. */
 bool sim_tail_apart(const struct sim *sim, const struct sim_verb *a, const struct sim_verb *b);
-/* A verb begins at the head; an atomic has found `old` there; a part of a verb is done. */
-void sim_tail_begun(struct sim *sim, struct sim_request *r, unsigned verb);
+/* A verb begins. True: it has been at the tail, and comes to the head in a later event. */
+bool sim_tail_begun(struct sim *sim, struct sim_request *r, unsigned verb);
+/* At the head, an atomic has found `old`; a part of a verb is done. */
 void sim_tail_executed(struct sim *sim, struct sim_request *r, unsigned verb, uint64_t old);
 void sim_tail_stepped(struct sim *sim, struct sim_request *r, unsigned verb);
 /* All verbs of a stage are done at the head. */

@@ -225,7 +225,8 @@ static void verb_done(struct sim *sim, struct sim_request *r, unsigned i)
     answer(sim, r, i);
 }
 
-static void begin_verb(struct sim *sim, struct sim_request *r, unsigned i)
+/* True: it goes on in a later event. */
+static bool begin_verb(struct sim *sim, struct sim_request *r, unsigned i)
 {
     struct sim_verb *verb = &r->verb[i];
     verb->begun = r->any_executed = true;
@@ -234,11 +235,14 @@ static void begin_verb(struct sim *sim, struct sim_request *r, unsigned i)
             sim->counts.reordered++;
             break;
         }
-    sim_tail_begun(sim, r, i);
+    bool later = sim_tail_begun(sim, r, i);
     if (sim->set.profile == SIM_IB_LOOSE && !sim->set.tails && (sim->adversity & SIM_REORDER) &&
         sim->by_choice == sim->set.by_choice && verb->v.kind == FAB_WRITE &&
-        tape_chance(sim->tape, 1, 3, TAPE_ORDER))
-        answer(sim, r, i); /* it is done in later events */
+        tape_chance(sim->tape, 1, 3, TAPE_ORDER)) {
+        answer(sim, r, i);
+        later = true;
+    }
+    return later;
 }
 
 /* One event of a verb. True when it was the last. */
@@ -246,11 +250,8 @@ static bool step(struct sim *sim, struct sim_request *r, unsigned i)
 {
     struct sim_verb *verb = &r->verb[i];
     const struct fab_verb *v = &verb->v;
-    if (!verb->begun) {
-        begin_verb(sim, r, i);
-        if (verb->answered)
-            return false;
-    }
+    if (!verb->begun && begin_verb(sim, r, i))
+        return false;
     if (sim->watch)
         sim->watch(sim->watch_arg, r->client, r->identity, v);
     sim_site_executed(sim, r, i);
@@ -468,7 +469,7 @@ void sim_nic_request(struct sim *sim, const struct event *e)
         unsigned i = ready[tape_choose(sim->tape, count, TAPE_ORDER)];
         if (node_is_gone(sim, r, i))
             break;
-        begin_verb(sim, r, i);
+        (void)begin_verb(sim, r, i);
         while (!step(sim, r, i))
             continue; /* ends: every step takes a piece */
         verb_done(sim, r, i);

@@ -288,18 +288,20 @@ void sim_tail_cut(const struct sim *sim, struct sim_request *r)
     }
 }
 
-void sim_tail_begun(struct sim *sim, struct sim_request *r, unsigned i)
+bool sim_tail_begun(struct sim *sim, struct sim_request *r, unsigned i)
 {
     struct sim_verb *verb = &r->verb[i];
     enum fab_mark mark = mark_of(&verb->v);
     if (!sim->set.tails)
-        return;
+        return false;
     verb->tail_left = verb->v.kind == FAB_WRITE ? verb->left : 0;
     if (mark == MARK_HINT || (mark == MARK_LOCK && verb->stage % 2 == 0))
         verb->at_tail = true;
-    if ((mark == MARK_EARLY || mark == MARK_SUM) && has_tail(sim, verb->v.node) &&
-        tape_chance(sim->tape, 1, 3, TAPE_ORDER)) /* TAIL-T3 */
+    bool first = (mark == MARK_EARLY || mark == MARK_SUM) && has_tail(sim, verb->v.node) &&
+                 tape_chance(sim->tape, 1, 3, TAPE_ORDER);
+    if (first) /* TAIL-T3 */
         bring(sim, r, i, verb->tail_left);
+    return first;
 }
 
 void sim_tail_executed(struct sim *sim, struct sim_request *r, unsigned i, uint64_t old)
@@ -480,6 +482,14 @@ static void lose_head(struct sim *sim, unsigned node)
             if (sim->request[n]->verb[i].v.node == node)
                 begin_again(sim, sim->request[n], i);
     memcpy(sim->memory[node], sim->tail_memory[node], sim->set.node_bytes);
+}
+
+void sim_lose_half(struct sim *sim, unsigned node, bool tail)
+{
+    ASSERT(sim->set.tails && !sim->alone[node]);
+    sim->lose_half_of = node;
+    sim->lose_tail = tail;
+    sim->lose_half_after = 0;
 }
 
 void sim_tail_lose(struct sim *sim)
