@@ -13,9 +13,11 @@
 void check_wrap_lists(struct check *c)
 {
     for (unsigned node = 0; node < c->plan.nodes; node++)
-        for (unsigned i = 0; i < CLASS_COUNT; i++)
-            sim_fill(c->sim, node, NODE_FREE_OFF + i * 8ull + GADDR_BITS / 8, 8 - GADDR_BITS / 8,
-                     0xff);
+        for (unsigned i = 0; i < CLASS_COUNT; i++) { /* the number before that of a reference */
+            uint64_t number = NODE_FREE_OFF + i * 8ull + GADDR_BITS / 8;
+            sim_fill(c->sim, node, number, 1, 0xfe);
+            sim_fill(c->sim, node, number + 1, 7 - GADDR_BITS / 8, 0xff);
+        }
 }
 
 void check_wrap_client(far_session *session)

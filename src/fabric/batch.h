@@ -35,6 +35,22 @@ typedef uint64_t gaddr;
 #define GADDR_MASK      ((1ull << GADDR_BITS) - 1)
 _Static_assert(FAB_NODES_MAX <= 1 << GADDR_NODE_BITS, "an address can name every node");
 
+/*
+ * A word with all bits above an address set.
+ *
+ *   WORDS-1  No word that MARK_PUBLISH makes is a reference: while such a change is on its way from
+ *       the head to the tail, the head's word is to be a reference to what describes it. Layout
+ *       headers assert it where it follows from the encoding. Otherwise it follows from limits: a
+ *       pool with voters has at most 63 nodes, so a word with a bit for each node has a 0 on top;
+ *       incarnations have a bit that is 0; numbers that count up skip such words, or never get so
+ *       far (EPOCH_LAST). The simulator looks at every word that is published (TAIL-T1), and the
+ *       checks of pools and tables at those that they pass.
+ */
+static inline bool word_is_reference(uint64_t word)
+{
+    return word >> GADDR_BITS == UINT64_MAX >> GADDR_BITS;
+}
+
 static inline gaddr gaddr_make(unsigned node, uint64_t byte_offset)
 {
     return ((uint64_t)node << GADDR_UNIT_BITS) | (byte_offset >> 6);

@@ -102,10 +102,11 @@ static inline gaddr freelist_top(uint64_t head)
 {
     return head & GADDR_MASK;
 }
-/* The head that follows `head`, with another top. */
+/* The head that follows `head`, with another top. No number makes it look like a reference. */
 static inline uint64_t freelist_head(uint64_t head, gaddr top)
 {
-    return ((head & ~GADDR_MASK) + (1ull << GADDR_BITS)) | top;
+    uint64_t number = (head & ~GADDR_MASK) + (1ull << GADDR_BITS);
+    return word_is_reference(number) ? top : number | top;
 }
 
 /*
@@ -147,6 +148,8 @@ static inline uint64_t client_slot_renounced(uint64_t incarnation)
  * The top eight bits are the lock's own.
  */
 #define OWNER_INCARNATION 0x00ffffffffff0000ull
+/* A bit of each incarnation that is 0, so that no owner word looks like a reference (WORDS-1). */
+#define INCARNATION_CLEAR (1ull << 40)
 static inline uint64_t owner_word_make(uint64_t incarnation, unsigned slot)
 {
     return (incarnation & OWNER_INCARNATION) | slot;

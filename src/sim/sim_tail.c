@@ -8,7 +8,7 @@
  * right before any fabric believes them.
  *
  * TAIL-T1  READs see the tail, but those of MARK_HEAD. A verb without a mark that changes something
- *          is a mistake.
+ *          is a mistake, and so is one that publishes what would be taken for a reference.
  * TAIL-T2  A request has stages. When all verbs of a stage are done at the head, they go to the
  *          tail in posting order (one event for each piece). A part ends at a fence if a
  *          `publish` or a released lock precedes it. Locks are released in a stage of their own,
@@ -314,6 +314,7 @@ void sim_tail_executed(struct sim *sim, struct sim_request *r, unsigned i, uint6
         note_lock(sim, r, &verb->v, old, verb->result);
     if (mark_of(&verb->v) != MARK_PUBLISH || !has_tail(sim, verb->v.node))
         return;
+    ASSERT(!word_is_reference(verb->result)); /* TAIL-T1 */
     verb->changed = true;
     if (r->settled)
         return;

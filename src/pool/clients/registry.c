@@ -217,7 +217,8 @@ static int announce(struct op *op, struct client *c, uint64_t began)
 
 static uint64_t new_incarnation(struct client *c)
 {
-    uint64_t incarnation = (client_unique(c) | 1) & ~(CLIENT_FENCED | CLIENT_REPAIRED);
+    uint64_t incarnation =
+        (client_unique(c) | 1) & ~(CLIENT_FENCED | CLIENT_REPAIRED | INCARNATION_CLEAR);
     if (c->ep->ops->identify)
         c->ep->ops->identify(c->ep, incarnation);
     return incarnation;
