@@ -9,7 +9,8 @@
  * Pieces. Where a client that stands still cannot be shut out, and others may not know that its
  * process lives (FAB_CAP_PIECES), a post that writes goes out in pieces, one after another: long
  * WRITEs are cut, and every verb is by itself. Each piece asks again whether it may write. So what
- * a client does after it has stood still is one piece at most.
+ * a client does after it has stood still is one piece at most. On shm: so does a post that names a
+ * view, and each piece asks the node for its view (FAB_CAP_VIEW_PIECES).
  *
  * Masked CAS on a fabric that has none: the verb goes out as a CAS that expects the whole of
  * `compare`, and is repeated from the word it found for as long as only bits outside the compare
@@ -48,7 +49,7 @@ void batch_init(struct batch *b, struct fab_ep *ep, struct cost *cost)
     b->policy = NULL;
     b->on_ring = false;
     b->ring = NULL;
-    b->acted = b->carries = b->in_doubt = b->refused = false;
+    b->acted = b->carries = b->in_doubt = b->refused = b->outside_views = false;
     b->completed = b->doubt_at = b->doubt_end = 0;
     b->wake_at = 0;
     b->plain = false;
@@ -202,10 +203,17 @@ static void await_turn(struct batch *b, unsigned count)
     b->wants = 0;
 }
 
+/* The view that its requests name. */
+static uint32_t view_of(const struct batch *b)
+{
+    return b->outside_views ? 0 : fab_view(b->ep);
+}
+
 static int post_one(struct batch *b, struct fab_verb *verbs, unsigned count)
 {
     struct fab_ep *ep = b->ep;
 
+    b->req.view = view_of(b);
     b->req.verbs = verbs;
     b->req.count = count;
     b->req.done = false;
@@ -226,15 +234,20 @@ static int post_one(struct batch *b, struct fab_verb *verbs, unsigned count)
 }
 
 /* Posts a part of a verb, if it may still write. Once something was written, a refusal leaves the
- * outcome of the whole in doubt. */
+ * outcome of the whole in doubt, though that of the piece is known. */
 static int post_piece(struct batch *b, struct fab_verb *piece, bool *written)
 {
     if (piece->kind != FAB_READ && !may_write(b)) {
         b->in_doubt = *written;
         return err_fail(*written ? FAR_UNKNOWN : FAR_FENCED, "%s", b->policy->refusal);
     }
+    int rc = post_one(b, piece, 1);
+    if (rc == FAR_FENCED && *written) { /* the node's view has changed */
+        b->in_doubt = true;
+        return FAR_UNKNOWN;
+    }
     *written |= piece->kind != FAB_READ;
-    return post_one(b, piece, 1);
+    return rc;
 }
 
 #define PIECE_BYTES (16u << 10)
@@ -258,6 +271,13 @@ static int post_in_pieces(struct batch *b, struct fab_verb *verbs, unsigned coun
     return rc;
 }
 
+static bool goes_in_pieces(const struct batch *b)
+{
+    unsigned caps = b->ep->fab->caps;
+
+    return (caps & FAB_CAP_PIECES) || ((caps & FAB_CAP_VIEW_PIECES) && view_of(b) != 0);
+}
+
 static int post_and_wait(struct batch *b, struct fab_verb *verbs, unsigned count, bool writes)
 {
     struct fab_ep *ep = b->ep;
@@ -269,7 +289,7 @@ static int post_and_wait(struct batch *b, struct fab_verb *verbs, unsigned count
     if (b->tap)
         b->tap->posted(b->tap, verbs, count);
     ep->under_way += count;
-    bool pieces = writes && (ep->fab->caps & FAB_CAP_PIECES);
+    bool pieces = writes && goes_in_pieces(b);
     int rc = pieces ? post_in_pieces(b, verbs, count) : post_one(b, verbs, count);
     ep->under_way -= count;
     if (pieces && rc == FAR_FENCED) /* the first piece that writes was refused */
@@ -474,9 +494,10 @@ int(batch_flush)(struct batch *b)
 
     b->acted = b->in_doubt = false;
     b->completed = b->doubt_end = 0;
-    /* READs that are done at once, and that nobody watches, need no turn, no policy and no
+    /* READs that are done at once, and that nobody watches, need no turn, no policy, no view and no
      * request. */
-    if (ep->ops->post != direct_post || !b->plain || due || b->error || b->bytes_written || b->tap)
+    if (ep->ops->post != direct_post || !b->plain || due || b->error || b->bytes_written ||
+        b->tap || fab_view(ep) != 0)
         return flush_any(b, due);
     if (b->count > 0) {
         b->cost->rtts++;

@@ -138,6 +138,7 @@ struct batch {
     bool acted;   /* the last flush failed after an earlier post with an atomic had completed */
     int error;    /* the first mistake that a builder saw                                     */
     bool refused; /* a flush posted nothing because of such a mistake; the user clears it     */
+    bool outside_views; /* its requests name no view; the user sets it */
     int posted;   /* how the last post ended, with the piggybacked verbs in it                */
     unsigned own; /* verbs of the flush that are not piggybacked                              */
     unsigned count, limit;              /* BATCH_MAX, and more only for piggybacked verbs */

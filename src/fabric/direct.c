@@ -19,9 +19,18 @@
  *   WRITE or atomic, at the end    full fence, for READs that are posted next, on any endpoint
  *
  * A request of READs alone, the common one, never pays for a full fence.
+ *
+ * Views (FABRIC-F6). A request that names a view is executed between two notes in its endpoint's
+ * seat: the view, and that it is done. It asks the nodes for their views after the first note, and
+ * fence_view() looks at all seats after it has raised the word. All four accesses are sequentially
+ * consistent. So either the request finds the word raised and executes nothing, or fence_view()
+ * finds it in its seat and answers FAB_PENDING. Processes do not see each other's seats. There,
+ * what remains is a process that stands still between asking and the end of what it asked for: on
+ * shm: batches ask again for every verb, and every 16 KiB of a WRITE (FAB_CAP_VIEW_PIECES).
  */
 #include "fabric/direct.h"
 #include "base/clock.h"
+#include "fabric/superblock_layout.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -181,9 +190,80 @@ void direct_read(const struct fab_ep *ep, const struct fab_verb *verbs, unsigned
     }
 }
 
+/* ---- views ----------------------------------------------------------------------------------- */
+
+static uint64_t *view_word(const struct direct_fab *d, unsigned node)
+{
+    return (uint64_t *)(void *)(d->base[node] + NODE_VIEW_OFF);
+}
+
+/* A damaged word may hold more: then every view is old. */
+uint32_t direct_view(const struct direct_fab *d, unsigned node)
+{
+    uint64_t view = __atomic_load_n(view_word(d, node), __ATOMIC_SEQ_CST);
+
+    return view < UINT32_MAX ? (uint32_t)view : UINT32_MAX;
+}
+
+void direct_raise_view(struct direct_fab *d, unsigned node, uint32_t view)
+{
+    uint64_t was = __atomic_load_n(view_word(d, node), __ATOMIC_SEQ_CST);
+
+    while (was < view && !__atomic_compare_exchange_n(view_word(d, node), &was, view, false,
+                                                      __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+        continue; /* ends: the word only grows */
+}
+
+int direct_fence_view(struct fab_ep *ep, unsigned node, uint32_t view)
+{
+    struct direct_fab *d = (struct direct_fab *)ep->fab;
+
+    direct_raise_view(d, node, view);
+    for (struct direct_seat *s = atomic_load(&d->seats); s; s = s->next)
+        if (fab_view_is_old(atomic_load(&s->view), view))
+            return FAB_PENDING;
+    return FAR_OK;
+}
+
+/* The nodes that refuse it, as bits. Sets the detail to the first of them. */
+static uint64_t refusing(struct fab_ep *ep, const struct fab_req *req)
+{
+    const struct direct_fab *d = (const struct direct_fab *)ep->fab;
+    uint64_t nodes = 0;
+
+    for (unsigned i = 0; i < req->count; i++) {
+        unsigned node = req->verbs[i].node;
+        uint32_t view = nodes >> node & 1 ? 0 : direct_view(d, node);
+
+        if (!fab_view_is_old(req->view, view))
+            continue;
+        (void)fab_view_refused(ep, node, req->view, view);
+        nodes |= 1ull << node;
+    }
+    return nodes;
+}
+
+/* If one of several nodes refuses the request, nothing of it is executed on the others either. */
+static int execute_in_view(struct fab_ep *ep, const struct fab_req *req)
+{
+    struct direct_seat *seat = ((struct direct_ep *)ep)->seat;
+
+    atomic_store(&seat->view, req->view);
+    int rc = refusing(ep, req) != 0
+                 ? FAR_FENCED
+                 : execute((const struct direct_fab *)ep->fab, req->verbs, req->count);
+    atomic_store(&seat->view, 0);
+    return rc;
+}
+
+/* ---- requests -------------------------------------------------------------------------------- */
+
 int direct_post(struct fab_ep *ep, struct fab_req *req)
 {
-    fab_complete(req, execute((const struct direct_fab *)ep->fab, req->verbs, req->count));
+    int rc = __builtin_expect(req->view != 0, 0)
+                 ? execute_in_view(ep, req)
+                 : execute((const struct direct_fab *)ep->fab, req->verbs, req->count);
+    fab_complete(req, rc);
     return FAR_OK;
 }
 
@@ -272,6 +352,45 @@ void direct_pause(struct fab_ep *ep, uint64_t ns)
         clock_sleep(ns);
 }
 
+static struct direct_seat *new_seat(struct direct_fab *d)
+{
+    struct direct_seat *seat = aligned_alloc(64, sizeof *seat);
+
+    if (!seat)
+        return NULL;
+    *seat = (struct direct_seat){.taken = true, .next = atomic_load(&d->seats)};
+    while (!atomic_compare_exchange_weak(&d->seats, &seat->next, seat))
+        continue;
+    return seat;
+}
+
+int direct_sit(struct direct_fab *d, struct direct_ep *ep)
+{
+    struct direct_seat *seat = atomic_load(&d->seats);
+
+    while (seat && atomic_exchange(&seat->taken, true))
+        seat = seat->next;
+    ep->seat = seat ? seat : new_seat(d);
+    return ep->seat
+               ? FAR_OK
+               : err_fail(FAR_NO_MEMORY, "no memory for an endpoint of %s:", d->fab.ops->scheme);
+}
+
+void direct_leave(struct direct_ep *ep)
+{
+    atomic_store(&ep->seat->taken, false);
+}
+
+void direct_end(struct direct_fab *d)
+{
+    struct direct_seat *seat = atomic_load(&d->seats), *next;
+
+    for (; seat; seat = next) {
+        next = seat->next;
+        free(seat);
+    }
+}
+
 int direct_ep_open(struct fab *fab, struct fab_ep **ep)
 {
     struct direct_ep *d = calloc(1, sizeof *d);
@@ -280,12 +399,18 @@ int direct_ep_open(struct fab *fab, struct fab_ep **ep)
         return err_fail(FAR_NO_MEMORY, "no memory for an endpoint of %s:", fab->ops->scheme);
     d->ep.fab = fab;
     d->ep.ops = fab->ops;
+    int rc = direct_sit((struct direct_fab *)fab, d);
+    if (rc != FAR_OK) {
+        free(d);
+        return rc;
+    }
     *ep = &d->ep;
     return FAR_OK;
 }
 
 void direct_ep_close(struct fab_ep *ep)
 {
+    direct_leave((struct direct_ep *)ep);
     free(ep);
 }
 

@@ -9,16 +9,28 @@
 
 #include "fabric/batch.h"
 
+#include <stdatomic.h>
+
 #define DIRECT_NODE_BYTES_MIN (1ull << 20)
 #define DIRECT_NODE_BYTES_MAX (64ull << GADDR_UNIT_BITS)
 
 struct direct_fab {
     struct fab fab;
     char *base[FAB_NODES_MAX]; /* 64-byte aligned */
+    _Atomic(struct direct_seat *) seats;
 };
+
+/* What an endpoint executes, for fence_view(). Seats stay until the fabric is closed, and are used
+ * again: so there is no lock, which a child of fork() might find held. */
+struct direct_seat {
+    struct direct_seat *next;
+    _Atomic bool taken;
+    _Atomic uint32_t view; /* of the request that is being executed; 0: none that names one */
+} __attribute__((aligned(64)));
 
 struct direct_ep {
     struct fab_ep ep;
+    struct direct_seat *seat;
     struct fab_req *first, *last; /* deferred requests, oldest first */
 };
 
@@ -37,13 +49,23 @@ int direct_options(struct uri *uri, uint64_t size_default, uint64_t nodes_defaul
 void direct_init(struct direct_fab *d, const struct direct_options *options,
                  const struct fab_ops *ops, const struct fab_ops *deferred_ops);
 
+/* Frees the seats. */
+void direct_end(struct direct_fab *d);
+
 int direct_ep_open(struct fab *fab, struct fab_ep **ep);
 void direct_ep_close(struct fab_ep *ep);
+/* Gives an endpoint a seat, and takes it back. FAR_NO_MEMORY. */
+int direct_sit(struct direct_fab *d, struct direct_ep *ep);
+void direct_leave(struct direct_ep *ep);
 void *direct_buf_alloc(struct fab_ep *ep, size_t bytes);
 void direct_buf_free(struct fab_ep *ep, void *buf, size_t bytes);
 int direct_post(struct fab_ep *ep, struct fab_req *req);
 /* What direct_post() does with READs alone. */
 void direct_read(const struct fab_ep *ep, const struct fab_verb *verbs, unsigned count);
+int direct_fence_view(struct fab_ep *ep, unsigned node, uint32_t view);
+/* The node's view, and raising it. */
+uint32_t direct_view(const struct direct_fab *d, unsigned node);
+void direct_raise_view(struct direct_fab *d, unsigned node, uint32_t view);
 void direct_poll(struct fab_ep *ep, bool wait);
 int direct_post_deferred(struct fab_ep *ep, struct fab_req *req);
 void direct_poll_deferred(struct fab_ep *ep, bool wait);
@@ -61,6 +83,6 @@ void direct_pause(struct fab_ep *ep, uint64_t ns);
                     .wait_fds = direct_wait_fds, .arm = direct_arm_deferred
 #define DIRECT_OPS_ALL                                                                             \
     .buf_alloc = direct_buf_alloc, .buf_free = direct_buf_free, .now = direct_now,                 \
-    .pause = direct_pause
+    .pause = direct_pause, .fence_view = direct_fence_view
 
 #endif

@@ -63,6 +63,16 @@ int fab_away_failed(const struct fab *fab, uint64_t away)
                     fab_node_name(fab, (unsigned)__builtin_ctzll(away), text));
 }
 
+int fab_view_refused(struct fab_ep *ep, unsigned node, uint32_t view, uint32_t node_view)
+{
+    char text[16];
+
+    if (node_view > __atomic_load_n(&ep->view_refused, __ATOMIC_RELAXED))
+        __atomic_store_n(&ep->view_refused, node_view, __ATOMIC_RELAXED);
+    return err_fail(FAR_FENCED, "%s is in view %u, and refused a request of view %u",
+                    fab_node_name(ep->fab, node, text), node_view, view);
+}
+
 int fab_check(const struct fab *fab, const struct fab_verb *v)
 {
     const char *name = kind_name(v->kind);

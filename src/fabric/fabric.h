@@ -18,6 +18,8 @@
  *       happened, or has not, or will yet, within half a lease. A verb that FABRIC-F3 orders behind
  *       another happens only if that one has, and after it. After FAR_UNREACHABLE none has happened
  *       and none will; nor has any on a node of fab_req.away.
+ *   FABRIC-F6  A request may name a view. Once fence_view() has returned FAR_OK for a node and a
+ *       view, nothing of a request that names an older one happens on that node any more.
  *
  * Protocol code does not call this: it fills batches (batch.h), which set fences and count costs.
  */
@@ -89,6 +91,7 @@ struct fab_req {
     unsigned count;
     bool done;
     int status;             /* valid once done                                 */
+    uint32_t view;          /* that it was made in; 0: none, it is never refused for that */
     void *owner;            /* for the poster                                  */
     struct fab_req *next;   /* for the fabric, until done; then for a queue    */
     struct fab_queue *tell; /* set after post(): it is added to it when done; NULL: to none */
@@ -142,8 +145,10 @@ enum fab_class { FAB_R, FAB_W, FAB_A };
 #define FAB_CAP_IMMEDIATE 2u /* post() completes before it returns: nothing is ever waited for */
 #define FAB_CAP_LOCAL     4u /* only memory of the process: a child of fork() may close it     */
 #define FAB_CAP_PIECES    8u /* not a capability: posts that write go out in pieces (batch.c)  */
+/* The same, for posts that name a view. */
+#define FAB_CAP_VIEW_PIECES 16u
 
-/* Returned by fence() only. Neither a status nor an error. */
+/* Returned by fence() and fence_view() only. Neither a status nor an error. */
 #define FAB_PENDING 1
 
 /* Are clients waited for that are silent and not known to be dead (LEASE-L5)? */
@@ -216,6 +221,13 @@ struct fab_ops {
      * then each client checks its own lease before it writes. */
     int (*fence)(struct fab_ep *ep, uint64_t client);
 
+    /* Raises the node's view: once this has returned FAR_OK, the node executes nothing of a request
+     * that names an older view, and nothing of one is under way there (FABRIC-F6). If the node's
+     * view is the same or newer, it stays. It does not wait. FAB_PENDING: call again with the same
+     * node and view; the node may refuse older requests already. An error: the node cannot be
+     * asked. NULL if the fabric cannot. */
+    int (*fence_view)(struct fab_ep *ep, unsigned node, uint32_t view);
+
     /* Optional: does the process live whose endpoint has that identity? FAB_ALIVE: it does, even if
      * it is stopped. FAB_DEAD: no verb of that identity takes effect any more. `witness` is what
      * witness() returned to that client, by which others know that they could tell; 0: nothing. May
@@ -262,7 +274,23 @@ struct fab_ep {
     unsigned under_way; /* verbs */
     unsigned ticket_next, ticket_served;
     unsigned process; /* that it belongs to, below fab_processes() */
+    /* The view that batches name in their requests (0: none), and the newest one that a node named
+     * when it refused a request (0: none has). By atomic accesses: other threads may look. */
+    uint32_t view, view_refused;
 };
+
+static inline uint32_t fab_view(const struct fab_ep *ep)
+{
+    return __atomic_load_n(&ep->view, __ATOMIC_RELAXED);
+}
+/* For fabrics: is the request refused by a node that has this view? */
+static inline bool fab_view_is_old(uint32_t view, uint32_t node_view)
+{
+    return view != 0 && view < node_view;
+}
+/* For fabrics: the node has refused a request of that endpoint. Notes the node's view, and sets the
+ * detail. FAR_FENCED. */
+int fab_view_refused(struct fab_ep *ep, unsigned node, uint32_t view, uint32_t node_view);
 
 static inline unsigned fab_processes(const struct fab *fab)
 {

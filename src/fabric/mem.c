@@ -42,6 +42,7 @@ static void mem_close(struct fab *fab)
 
     for (unsigned i = 0; i < fab->nodes; i++)
         munmap(mem->direct.base[i], fab->size[i]);
+    direct_end(&mem->direct);
     free(mem);
 }
 

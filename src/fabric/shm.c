@@ -558,6 +558,11 @@ static int shm_ep_open(struct fab *fab, struct fab_ep **ep)
         return err_fail(FAR_NO_MEMORY, "no memory for an endpoint of shm:");
     e->direct.ep.fab = fab;
     e->direct.ep.ops = fab->ops;
+    int rc = direct_sit((struct direct_fab *)fab, &e->direct);
+    if (rc != FAR_OK) {
+        free(e);
+        return rc;
+    }
     *ep = &e->direct.ep;
     return FAR_OK;
 }
@@ -565,6 +570,7 @@ static int shm_ep_open(struct fab *fab, struct fab_ep **ep)
 static void shm_ep_close(struct fab_ep *ep)
 {
     process_lock_release(&((struct shm_ep *)ep)->lock);
+    direct_leave((struct direct_ep *)ep);
     free(ep);
 }
 
@@ -582,6 +588,7 @@ static void shm_close(struct fab *fab)
     if (s->place.made && s->direct.fab.fresh) /* no pool was made: leave no file behind */
         place_unlink(&s->place);
     place_leave(&s->place);
+    direct_end(&s->direct);
     free(s);
 }
 
@@ -635,6 +642,7 @@ static int shm_open_fabric(struct uri *uri, struct fab **fab)
     if (rc != FAR_OK)
         goto close;
     direct_init(&s->direct, &o, &shm_fabric, &shm_deferred);
+    s->direct.fab.caps |= FAB_CAP_VIEW_PIECES;
     rc = place_enter(&s->place, o.size != 0);
     if (rc != FAR_OK)
         goto close;

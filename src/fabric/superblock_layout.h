@@ -43,6 +43,11 @@ struct node_head {
 _Static_assert(sizeof(struct node_head) == 64, "node_head is one line");
 _Static_assert(offsetof(struct node_head, checksum) == 56, "the checksum covers what is before it");
 
+/* The word of every node that holds its view: requests of older views are refused (FABRIC-F6). In
+ * the pool's memory, so that it lasts as long as that does. The line at 64 has the chunk counter at
+ * 64 and the sweep's word at 72 as well (pool_layout.h). Only fence_view() changes it. */
+#define NODE_VIEW_OFF 80u
+
 /* The right checksum. */
 uint64_t superblock_sum(const struct node_head *head);
 

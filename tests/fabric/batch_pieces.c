@@ -108,6 +108,51 @@ static void a_long_write_stops_when_the_lease_has_passed(void **state)
     close_rig(r);
 }
 
+static struct fab_ep *fencer;
+static unsigned fence_at;
+
+/* The node's view is raised just before that piece. */
+static bool may_write_and_fence(const struct batch_policy *p)
+{
+    (void)p;
+    if (++lease.asked == fence_at)
+        ASSERT(fencer->ops->fence_view(fencer, 0, 2) == FAR_OK);
+    return true;
+}
+
+/* On shm: a post that names a view asks the node for its view before each piece. */
+static void a_long_write_stops_when_its_view_is_refused(void **state)
+{
+    static const struct batch_policy views = {
+        .may_write = may_write_and_fence, .refusal = "no", .failed = failed};
+
+    (void)state;
+    for (fence_at = 1; fence_at < 11; fence_at++) {
+        struct rig *r = open_rig(false), *other = rig_on(r->fab);
+        uint64_t word = 0;
+
+        r->fab->caps |= FAB_CAP_VIEW_PIECES;
+        fencer = other->ep;
+        lease = (typeof(lease)){0};
+        r->ep->view = 1;
+        r->b.policy = &views;
+        batch_write(&r->b, MARK_EARLY, FROM, 0, r->buf, BYTES);
+        batch_faa(&r->b, MARK_PUBLISH, WORD, 0, 1, r->buf + BYTES / 8);
+        int rc = batch_flush(&r->b);
+        assert_int_equal(lease.asked, fence_at < 2 ? 2 : fence_at < 9 ? fence_at : 9);
+        r->b.policy = NULL;
+        r->ep->view = 0;
+        unsigned now = written(r, &word);
+        assert_int_equal(rc, fence_at < 3 ? FAR_FENCED : fence_at < 10 ? FAR_UNKNOWN : FAR_OK);
+        assert_int_equal(lease.failed, rc == FAR_UNKNOWN);
+        assert_int_equal(word, rc == FAR_OK);
+        assert_int_equal(now == 0, rc == FAR_FENCED);
+        assert_int_equal(now == BYTES / 8, fence_at >= 9);
+        rig_free(other);
+        close_rig(r);
+    }
+}
+
 static void other_fabrics_ask_once(void **state)
 {
     uint64_t word = 0;
@@ -126,6 +171,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_long_write_stops_when_the_lease_has_passed),
+        cmocka_unit_test(a_long_write_stops_when_its_view_is_refused),
         cmocka_unit_test(other_fabrics_ask_once),
     };
 

@@ -11,6 +11,9 @@
 
 #include "fabric/litmus.h"
 #include "fabric/rig.h"
+#include "fabric/superblock_layout.h"
+
+#include <stdio.h>
 
 #define CONFORMANCE_NODE_BYTES (8u << 20)
 
@@ -594,6 +597,272 @@ static void endpoints_share_the_memory(void **state)
     rig_free(other);
 }
 
+/* ---- views ----------------------------------------------------------------------------------- */
+
+#define VIEW_AT 262144u
+
+/* The newest view of all nodes. Their memory may have outlived other cases. */
+static uint32_t newest_view(struct rig *r)
+{
+    uint64_t newest = 0;
+
+    for (unsigned n = 0; n < r->fab->nodes; n++) {
+        uint64_t view = rig_get(r, gaddr_make(n, 0), NODE_VIEW_OFF);
+        newest = view > newest ? view : newest;
+    }
+    return (uint32_t)newest;
+}
+
+static void fence_all(struct rig *r, uint32_t view)
+{
+    for (unsigned n = 0; n < r->fab->nodes; n++)
+        assert_int_equal(rig_fence_view(r, n, view), FAR_OK);
+}
+
+/* Writes, adds and swaps on a node. */
+static int try_change(struct rig *r, unsigned node, uint64_t value)
+{
+    gaddr at = gaddr_make(node, VIEW_AT);
+
+    r->buf[0] = value;
+    batch_write(&r->b, MARK_EARLY, at, 0, r->buf, 8);
+    batch_read(&r->b, at, 0, &r->buf[1], 8);
+    batch_faa(&r->b, MARK_PUBLISH, at, 8, value, &r->buf[2]);
+    batch_mcas(&r->b, MARK_PUBLISH, at, 16, 0, 0, value, UINT64_MAX, &r->buf[3]);
+    return batch_flush(&r->b);
+}
+
+/* The node refuses it. If it shuts connections of older views, the first request may end with that.
+ * `other` finds that nothing of it has happened. */
+static void expect_refused(struct rig *r, struct rig *other, unsigned node, uint32_t node_view)
+{
+    gaddr at = gaddr_make(node, VIEW_AT);
+    uint64_t before[3], view = r->ep->view;
+    int rc = FAR_UNKNOWN;
+    char text[64];
+
+    for (unsigned i = 0; i < 3; i++)
+        before[i] = rig_get(other, at, 8 * i);
+    for (unsigned i = 0; i < 10 && (rc == FAR_UNKNOWN || rc == FAR_UNREACHABLE); i++)
+        rc = try_change(r, node, 1000000);
+    assert_int_equal(rc, FAR_FENCED);
+    assert_int_equal(r->ep->view_refused, node_view);
+    snprintf(text, sizeof text, "is in view %u, and refused a request of view %u", node_view,
+             (unsigned)view);
+    assert_non_null(strstr(far_error_detail(), text));
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(rig_get(other, at, 8 * i), before[i]);
+}
+
+static void expect_done(struct rig *r, struct rig *other, unsigned node, uint64_t value)
+{
+    gaddr at = gaddr_make(node, VIEW_AT);
+    uint64_t before = rig_get(other, at, 8);
+    int rc = try_change(r, node, value);
+
+    if (rc == FAR_UNKNOWN || rc == FAR_UNREACHABLE) { /* the connection was of an older view */
+        before = rig_get(other, at, 8);
+        rc = try_change(r, node, value);
+    }
+    assert_int_equal(rc, FAR_OK);
+    assert_int_equal(rig_get(other, at, 0), value);
+    assert_int_equal(rig_get(other, at, 8), before + value);
+    assert_int_equal(rig_get(other, at, 16), value);
+}
+
+static void older_views_are_refused(void **state)
+{
+    struct rig *r = *state;
+
+    if (!r->fab->ops->fence_view)
+        skip();
+    struct rig *other = rig_on(r->fab);
+    uint32_t base = newest_view(r);
+    for (unsigned n = 0; n < r->fab->nodes; n++) {
+        r->ep->view = base + 1;
+        expect_done(r, other, n, 1);
+        assert_int_equal(rig_fence_view(other, n, base + 2), FAR_OK);
+        expect_refused(r, other, n, base + 2);
+        for (uint32_t newer = 2; newer < 4; newer++) {
+            r->ep->view = base + newer;
+            expect_done(r, other, n, newer);
+        }
+        assert_int_equal(rig_get(r, gaddr_make(n, 0), NODE_VIEW_OFF), base + 2);
+        r->ep->view = base + 1;
+        expect_refused(r, other, n, base + 2);
+        r->b.outside_views = true;
+        expect_done(r, other, n, 4);
+        r->b.outside_views = false;
+        r->ep->view = 0;
+        expect_done(r, other, n, 5);
+    }
+    rig_free(other);
+}
+
+static void a_lower_view_changes_nothing(void **state)
+{
+    struct rig *r = *state;
+
+    if (!r->fab->ops->fence_view)
+        skip();
+    struct rig *other = rig_on(r->fab);
+    uint32_t base = newest_view(r);
+    fence_all(r, base + 3);
+    fence_all(other, base + 2);
+    fence_all(other, 0);
+    for (unsigned n = 0; n < r->fab->nodes; n++) {
+        assert_int_equal(rig_get(r, gaddr_make(n, 0), NODE_VIEW_OFF), base + 3);
+        r->ep->view = base + 2;
+        expect_refused(r, other, n, base + 3);
+        r->ep->view = base + 3;
+        expect_done(r, other, n, 7);
+    }
+    rig_free(other);
+}
+
+/* As who goes on to the next view does it. */
+static void a_client_can_have_its_own_view_refused(void **state)
+{
+    struct rig *r = *state;
+
+    if (!r->fab->ops->fence_view)
+        skip();
+    struct rig *other = rig_on(r->fab);
+    uint32_t base = newest_view(r);
+    for (unsigned n = 0; n < r->fab->nodes; n++) {
+        r->ep->view = base + 1;
+        expect_done(r, other, n, 1);
+        assert_int_equal(rig_fence_view(r, n, base + 2), FAR_OK);
+        expect_refused(r, other, n, base + 2);
+        r->ep->view = base + 2;
+        assert_int_equal(try_change(r, n, 2), FAR_OK);
+    }
+    rig_free(other);
+}
+
+/* A refusal is that of a request, not of its connection, which others may share. */
+static void endpoints_have_views_of_their_own(void **state)
+{
+    struct rig *r = *state;
+
+    if (!r->fab->ops->fence_view)
+        skip();
+    struct rig *other = rig_on(r->fab), *without = rig_on(r->fab);
+    uint32_t base = newest_view(r);
+    for (unsigned round = 0; round < 3; round++) {
+        r->ep->view = base + 1;
+        other->ep->view = base + 2;
+        for (unsigned n = 0; n < r->fab->nodes; n++) {
+            expect_done(r, without, n, 1);
+            expect_done(other, without, n, 2);
+        }
+        fence_all(without, base + 2);
+        for (unsigned n = 0; n < r->fab->nodes; n++) {
+            expect_refused(r, without, n, base + 2);
+            expect_done(other, without, n, 3);
+            expect_done(without, other, n, 4);
+        }
+        assert_int_equal(other->ep->view_refused, 0);
+        base += 2;
+    }
+    struct rig *late = rig_on(r->fab); /* the view is the node's, not that of its connections */
+    late->ep->view = base - 1;
+    expect_refused(late, without, 0, base);
+    rig_free(late);
+    rig_free(without);
+    rig_free(other);
+}
+
+static void a_node_that_refuses_has_nothing_of_the_request(void **state)
+{
+    struct rig *r = *state;
+    unsigned last = r->fab->nodes - 1;
+    int rc = FAR_UNREACHABLE;
+
+    if (!r->fab->ops->fence_view || last == 0)
+        skip();
+    struct rig *other = rig_on(r->fab);
+    uint32_t base = newest_view(r);
+    rig_set(other, gaddr_make(last, VIEW_AT), 0, 5);
+    assert_int_equal(rig_fence_view(other, last, base + 2), FAR_OK);
+    r->ep->view = base + 1;
+    for (unsigned i = 0; i < 10 && rc == FAR_UNREACHABLE; i++) {
+        for (unsigned n = 0; n <= last; n++)
+            batch_faa(&r->b, MARK_PUBLISH, gaddr_make(n, VIEW_AT), 0, 1, &r->buf[n]);
+        rc = batch_flush(&r->b);
+    }
+    assert_true(rc == FAR_FENCED || rc == FAR_UNKNOWN);
+    assert_int_equal(rig_get(other, gaddr_make(last, VIEW_AT), 0), 5);
+    rig_free(other);
+}
+
+/* Requests of several views on one endpoint, before anybody refuses one: each is executed. */
+static void a_change_of_view_loses_no_request(void **state)
+{
+    struct rig *r = *state;
+    struct fab_verb verb[REQUESTS];
+    struct fab_req req[REQUESTS];
+    unsigned done = 0;
+
+    if (!r->fab->ops->fence_view)
+        skip();
+    uint32_t base = newest_view(r);
+    rig_set(r, gaddr_make(0, VIEW_AT), 0, 0);
+    for (unsigned i = 0; i < REQUESTS; i++) {
+        verb[i] = (struct fab_verb){
+            .kind = FAB_FAA, .len = 8, .off = VIEW_AT, .swap = 1, .buf = &r->buf[i]};
+        req[i] = (struct fab_req){.verbs = &verb[i], .count = 1, .view = i % 4 ? base + i / 4 : 0};
+        assert_int_equal(r->fab->ops->post(r->ep, &req[i]), FAR_OK);
+    }
+    while (done < REQUESTS) {
+        r->fab->ops->poll(r->ep, true);
+        done = 0;
+        for (unsigned i = 0; i < REQUESTS; i++)
+            done += req[i].done;
+    }
+    for (unsigned i = 0; i < REQUESTS; i++)
+        assert_int_equal(req[i].status, FAR_OK);
+    assert_int_equal(rig_get(r, gaddr_make(0, VIEW_AT), 0), REQUESTS);
+}
+
+static void *add_until_refused(void *arg)
+{
+    struct rig *r = arg;
+    int rc = FAR_OK;
+
+    while (rc == FAR_OK) {
+        for (unsigned i = 0; i < 16; i++)
+            batch_faa(&r->b, MARK_PUBLISH, gaddr_make(0, VIEW_AT), 0, 1, &r->buf[i]);
+        rc = batch_flush(&r->b);
+    }
+    return NULL;
+}
+
+/* Once fence_view() has returned, nothing of an older view happens any more. */
+static void a_view_fence_ends_work_under_way(void **state)
+{
+    struct rig *r = *state;
+    gaddr at = gaddr_make(0, VIEW_AT);
+    pthread_t thread;
+
+    if (!r->fab->ops->fence_view)
+        skip();
+    struct rig *other = rig_on(r->fab);
+    for (unsigned round = 0; round < (RIG_SLOW > 100 ? 2 : 200 / RIG_SLOW); round++) {
+        uint32_t base = newest_view(other);
+        r->ep->view = base + 1;
+        rig_set(other, at, 0, 0);
+        assert_int_equal(pthread_create(&thread, NULL, add_until_refused, r), 0);
+        while (rig_get(other, at, 0) < 100)
+            batch_pause(&other->b, 1000);
+        assert_int_equal(rig_fence_view(other, 0, base + 2), FAR_OK);
+        uint64_t added = rig_get(other, at, 0);
+        pthread_join(thread, NULL);
+        assert_int_equal(rig_get(other, at, 0), added);
+    }
+    rig_free(other);
+}
+
 /* ---- the suite ------------------------------------------------------------------------------- */
 
 #define CASE(f) cmocka_unit_test_setup_teardown(f, conformance_setup, conformance_teardown)
@@ -622,6 +891,13 @@ static int conformance(const char *name, conformance_opener *open)
         CASE(the_first_mistake_is_the_one_reported),
         CASE(requests_complete_each),
         CASE(endpoints_share_the_memory),
+        CASE(older_views_are_refused),
+        CASE(a_lower_view_changes_nothing),
+        CASE(a_client_can_have_its_own_view_refused),
+        CASE(endpoints_have_views_of_their_own),
+        CASE(a_node_that_refuses_has_nothing_of_the_request),
+        CASE(a_change_of_view_loses_no_request),
+        CASE(a_view_fence_ends_work_under_way),
         CASE(litmus_orders_hold),
         CASE(litmus_one_word_is_coherent),
         CASE(litmus_words_are_never_torn),

@@ -98,6 +98,16 @@ static inline int rig_fence(struct rig *r, uint64_t client)
     return rc;
 }
 
+/* Makes a node refuse older views, however long it takes. */
+static inline int rig_fence_view(struct rig *r, unsigned node, uint32_t view)
+{
+    int rc;
+
+    while ((rc = r->ep->ops->fence_view(r->ep, node, view)) == FAB_PENDING)
+        r->ep->ops->pause(r->ep, 20000);
+    return rc;
+}
+
 /* Keeps the next verb, of class `second`, behind those before it, of class `first` and to the
  * same node: by the fabric's promise where it makes one, by a fence where not. */
 static inline void rig_ordered(struct rig *r, enum fab_class first, enum fab_class second)
