@@ -319,9 +319,10 @@ struct far_node_info {
     uint64_t batches;  /* messages executed                 */
     uint64_t requests; /* batches of operations in them     */
     uint64_t verbs, bytes_read, bytes_written;
-    uint64_t rejected; /* malformed messages                              */
-    uint64_t fences;   /* clients that were declared dead and shut out    */
-    uint64_t fenced;   /* messages of such clients that were not executed */
+    uint64_t rejected;  /* malformed messages                              */
+    uint64_t fences;    /* clients that were declared dead and shut out    */
+    uint64_t fenced;    /* messages of such clients that were not executed */
+    uint64_t old_views; /* messages of older views that were not executed */
 };
 
 /* Asks a node for its counters; nodes are numbered from 0. FAR_INVALID: no such node.

@@ -51,7 +51,7 @@ static json_t *json_of_node(const struct far_node_info *n)
 #define COUNT(name) json_object_set_new(node, #name, json_integer((json_int_t)n->name))
     COUNT(bytes), COUNT(uptime_ms), COUNT(clients), COUNT(connects), COUNT(refused);
     COUNT(batches), COUNT(requests), COUNT(verbs), COUNT(bytes_read), COUNT(bytes_written);
-    COUNT(rejected), COUNT(fences), COUNT(fenced);
+    COUNT(rejected), COUNT(fences), COUNT(fenced), COUNT(old_views);
 #undef COUNT
     return node;
 }
@@ -123,6 +123,7 @@ static void print_node(const struct far_node_info *n)
     printf("  %-12s %15" PRIu64 "\n", "rejected", n->rejected);
     printf("  %-12s %15" PRIu64 "  (%" PRIu64 " of their batches dropped)\n", "fenced", n->fences,
            n->fenced);
+    printf("  %-12s %15" PRIu64 "  (batches dropped)\n", "old views", n->old_views);
 }
 
 /* ---- the command ----------------------------------------------------------------------------- */

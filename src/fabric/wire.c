@@ -350,6 +350,7 @@ void wire_node_info(const struct wire_counts *counts, const struct wire_address 
                                    .bytes_written = c->bytes_written,
                                    .rejected = c->rejected,
                                    .fences = c->fences,
-                                   .fenced = c->fenced};
+                                   .fenced = c->fenced,
+                                   .old_views = c->old_views};
     memcpy(info->address, address->text, sizeof address->text);
 }

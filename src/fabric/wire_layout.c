@@ -19,6 +19,7 @@ int wire_check(const void *message, size_t bytes)
         [WIRE_REPLY] = {sizeof(struct wire_reply), 1},
         [WIRE_IDENTIFY] = {sizeof(struct wire_client), 0},
         [WIRE_FENCE] = {sizeof(struct wire_client), 0},
+        [WIRE_FENCE_VIEW] = {sizeof(struct wire_head), 0},
         [WIRE_CLAIM] = {sizeof(struct wire_head), 0},
         [WIRE_FORMATTED] = {sizeof(struct wire_head), 0},
         [WIRE_STAT] = {sizeof(struct wire_head), 0},

@@ -17,6 +17,8 @@
  *   WIRE-W5  A batch says when it was sent, by the node's clock, and for how long it is valid. The
  *       node executes it only within that time. So a node that stood still does not execute what
  *       its clients have given up.
+ *   WIRE-W6  Once FENCE_VIEW is answered, the node executes no batch of an older view, and is not
+ *       executing one. It answers such a batch by FAR_FENCED and its view. 0 is no view.
  *
  * Why WIRE-W5 is enough for FABRIC-F5, which has half a lease by the client's clock, if the rates
  * of the two clocks differ by less than an eighth: The client has the node's clock from an answer,
@@ -36,7 +38,7 @@
 #endif
 
 #define WIRE_MAGIC   0x57726146u /* "FarW" */
-#define WIRE_VERSION 3u
+#define WIRE_VERSION 4u
 
 #define WIRE_MESSAGE_MAX (256u << 10) /* bytes of any message                            */
 #define WIRE_CONTROL_MAX 256u         /* bytes of any message but BATCH and REPLY        */
@@ -64,7 +66,9 @@ enum wire_type {
     WIRE_FORMATTED, /* client: there is a pool                                           */
     WIRE_STAT,      /* client: request for counters                                      */
     WIRE_COUNTS,    /* node: counters                                                    */
-    WIRE_ANSWER     /* node: a status, for requests without another answer               */
+    WIRE_ANSWER,    /* node: a status, for requests without another answer               */
+    /* client: request to refuse what is of older views */
+    WIRE_FENCE_VIEW
 };
 
 struct wire_head {
@@ -72,7 +76,10 @@ struct wire_head {
     uint16_t version;
     uint16_t type;
     uint32_t slot; /* the connection's number at the node; 0 in HELLO */
-    uint32_t reserved;
+    /* BATCH: that its requests name; IDENTIFY: that the connection's verbs are of; FENCE_VIEW: the
+     * oldest that is not refused; ANSWER to the first two, FAR_FENCED: the node's, if it is newer.
+     * Else 0: none. */
+    uint32_t view;
     uint64_t seq;   /* the client's number of the question, repeated in the answer */
     uint64_t token; /* 0 in HELLO, then the one of CHALLENGE                       */
 };
@@ -148,9 +155,10 @@ _Static_assert(sizeof(struct wire_answer) == 48, "part of the protocol");
     X(verbs)                                                                                       \
     X(bytes_read)                                                                                  \
     X(bytes_written)                                                                               \
-    X(rejected) /* messages that broke the protocol             */                                 \
-    X(fences)   /* identities shut out                          */                                 \
-    X(fenced)   /* batches of such identities, not executed */
+    X(rejected)  /* messages that broke the protocol             */                                \
+    X(fences)    /* identities shut out                          */                                \
+    X(fenced)    /* batches of such identities, not executed     */                                \
+    X(old_views) /* batches of older views, not executed, and connections */
 struct wire_count_set {
 #define WIRE_X(name) uint64_t name;
     WIRE_COUNTS_X(WIRE_X)
@@ -162,7 +170,7 @@ struct wire_counts {
     uint64_t size, uptime_ms;
     struct wire_count_set count;
 };
-_Static_assert(sizeof(struct wire_counts) == 136, "part of the protocol");
+_Static_assert(sizeof(struct wire_counts) == 144, "part of the protocol");
 
 /* BATCH: a wire_batch, then parts, each a wire_part and its verbs. A verb is a wire_verb, then its
  * data (WRITE), compare and swap (CAS), compare, swap and both masks (MCAS), or the addend

@@ -163,40 +163,82 @@ static void fence(struct memd *m, uint64_t identity)
     pthread_mutex_unlock(&m->lock);
 }
 
-/* Gives a connection another identity. A one-sided one stays shut: its client has to reconnect. */
+/* The view of the batch that the connection is busy with; 0: none that has one. */
+static uint32_t executes(struct memd_client *c)
+{
+    uint64_t busy = atomic_load(&c->busy);
+
+    return busy != 0 ? (uint32_t)(busy - 1) : 0;
+}
+
+/* Refuses what is of older views (NODE-N3). The card has executed what the asker sent before, and
+ * the asker sends nothing more of its old view (VERBS-V3): its connection is of no view then. */
+static void fence_view(struct memd_client *asker, uint32_t view)
+{
+    struct memd *m = asker->memd;
+
+    pthread_mutex_lock(&m->lock);
+    direct_raise_view(&m->direct, 0, view);
+    if (fab_view_is_old(asker->view, view))
+        asker->view = 0;
+    for (struct memd_client *c = m->clients; c; c = c->next) {
+        /* A batch that has entered ends, and no older one enters any more. */
+        while (fab_view_is_old(executes(c), view))
+            sched_yield();
+        if (fab_view_is_old(c->view, view) && !atomic_load(&c->shut))
+            shut(c, &c->shut);
+    }
+    pthread_mutex_unlock(&m->lock);
+}
+
+/* Sets *node_view if the view is too old. FAR_FENCED. */
+static int check_view(const struct memd *m, uint32_t view, uint32_t *node_view)
+{
+    uint32_t newest = view != 0 ? direct_view(&m->direct, 0) : 0;
+
+    if (!fab_view_is_old(view, newest))
+        return FAR_OK;
+    *node_view = newest;
+    return FAR_FENCED;
+}
+
+/* With the lock: gives a connection another identity. A one-sided one stays shut: its client has to
+ * reconnect. */
 static int identify(struct memd_client *c, uint64_t identity)
 {
-    int rc = FAR_OK;
-
-    pthread_mutex_lock(&c->memd->lock);
-    if (is_fenced(c, identity) || (atomic_load(&c->shut) && c->listener->ops->shut)) {
-        rc = FAR_FENCED;
-    } else {
-        atomic_store(&c->identity, identity);
-        atomic_store(&c->shut, false);
-    }
-    pthread_mutex_unlock(&c->memd->lock);
-    return rc;
+    if (is_fenced(c, identity) || (atomic_load(&c->shut) && c->listener->ops->shut))
+        return FAR_FENCED;
+    atomic_store(&c->identity, identity);
+    atomic_store(&c->shut, false);
+    return FAR_OK;
 }
 
 static void leave(struct memd_client *c)
 {
     ASSERT(atomic_load_explicit(&c->busy, memory_order_relaxed));
-    atomic_store_explicit(&c->busy, false, memory_order_release);
+    atomic_store_explicit(&c->busy, 0, memory_order_release);
 }
 
-/* FAR_OK: the caller may execute a batch of that identity until leave() (NODE-N1). The store of
- * busy and the loads behind it are sequentially consistent, as are those of shut(), so one of the
- * two sees the other's store. */
-static int enter(struct memd_client *c, uint64_t identity)
+/* FAR_OK: the caller may execute a batch of that identity and view until leave() (NODE-N1). The
+ * store of busy and the loads behind it are sequentially consistent, as are those of shut() and
+ * fence_view(), so one of the two sees the other's store. Sets *node_view if the view is too
+ * old. */
+static int enter(struct memd_client *c, uint64_t identity, uint32_t view, uint32_t *node_view)
 {
-    if (identity != atomic_load(&c->identity) && identify(c, identity) != FAR_OK)
-        return FAR_FENCED;
-    atomic_store(&c->busy, true);
-    if (!atomic_load(&c->shut) && !atomic_load(&c->void_))
-        return FAR_OK;
-    leave(c);
-    return FAR_FENCED;
+    if (identity != atomic_load(&c->identity)) {
+        pthread_mutex_lock(&c->memd->lock);
+        int rc = identify(c, identity);
+        pthread_mutex_unlock(&c->memd->lock);
+        if (rc != FAR_OK)
+            return rc;
+    }
+    atomic_store(&c->busy, 1 + (uint64_t)view);
+    int rc = atomic_load(&c->shut) || atomic_load(&c->void_) ? FAR_FENCED : FAR_OK;
+    if (rc == FAR_OK)
+        rc = check_view(c->memd, view, node_view);
+    if (rc != FAR_OK)
+        leave(c);
+    return rc;
 }
 
 /* Does the message belong to this connection (WIRE-W1)? Until CHALLENGE its client knows neither
@@ -306,6 +348,21 @@ static bool on_proof(struct memd_client *c, const struct wire_proof *in, union c
     return answer_is(c, out, sizeof *welcome, WIRE_WELCOME, in->head.seq, answer_bytes);
 }
 
+/* IDENTIFY: the identity and the view of a one-sided connection's verbs. If the view is too old,
+ * the connection keeps the one that it has. */
+static int on_identify(struct memd_client *c, const struct wire_client *in, uint32_t *node_view)
+{
+    pthread_mutex_lock(&c->memd->lock);
+    int rc = identify(c, in->identity);
+    if (rc == FAR_OK)
+        rc = check_view(c->memd, in->head.view, node_view);
+    if (rc == FAR_OK && c->one_sided)
+        c->view = in->head.view;
+    pthread_mutex_unlock(&c->memd->lock);
+    count(&c->count.old_views, *node_view != 0);
+    return rc;
+}
+
 static uint32_t claim(struct memd_client *c)
 {
     struct memd *m = c->memd;
@@ -337,15 +394,19 @@ static bool on_request(struct memd_client *c, const union control *in, union con
                        size_t *answer_bytes)
 {
     struct memd *m = c->memd;
+    uint32_t view = 0;
 
     out->answer.status = FAR_OK;
     out->answer.clock = clock_boot_ns();
     switch (in->head.type) {
     case WIRE_IDENTIFY:
-        out->answer.status = identify(c, in->client.identity);
+        out->answer.status = on_identify(c, &in->client, &view);
         break;
     case WIRE_FENCE:
         fence(m, in->client.identity);
+        break;
+    case WIRE_FENCE_VIEW:
+        fence_view(c, in->head.view);
         break;
     case WIRE_CLAIM:
         out->answer.value = claim(c);
@@ -363,7 +424,9 @@ static bool on_request(struct memd_client *c, const union control *in, union con
         return refuse(c, out, in->head.seq, FAR_INVALID, "this message is not for a node",
                       answer_bytes);
     }
-    return answer_is(c, out, sizeof out->answer, WIRE_ANSWER, in->head.seq, answer_bytes);
+    answer_is(c, out, sizeof out->answer, WIRE_ANSWER, in->head.seq, answer_bytes);
+    out->head.view = view;
+    return true;
 }
 
 bool memd_message(struct memd_client *c, const void *message, size_t bytes,
@@ -435,6 +498,7 @@ bool memd_batch(struct memd_client *c, void *message, size_t bytes,
     struct wire_reader reader;
     int rc = wire_check(message, bytes);
     uint64_t now = clock_boot_ns();
+    uint32_t node_view = 0;
     char *reply;
 
     ASSERT((uintptr_t)message % 8 == 0);
@@ -451,7 +515,8 @@ bool memd_batch(struct memd_client *c, void *message, size_t bytes,
     if (rc == FAR_OK) {
         unsigned parts = reader.parts;
 
-        rc = is_valid(batch, now) ? enter(c, batch->identity) : FAR_TIMEOUT;
+        rc = is_valid(batch, now) ? enter(c, batch->identity, batch->head.view, &node_view)
+                                  : FAR_TIMEOUT;
         if (rc == FAR_OK) {
             *reply_bytes = reader.reply_bytes;
             execute(m, &batch->head, &reader, now, reply);
@@ -463,12 +528,17 @@ bool memd_batch(struct memd_client *c, void *message, size_t bytes,
             count(&c->count.bytes_written, reader.bytes_written);
             return true;
         }
-        count(rc == FAR_FENCED ? &c->count.fenced : &c->count.rejected, 1);
+        count(node_view != 0     ? &c->count.old_views
+              : rc == FAR_FENCED ? &c->count.fenced
+                                 : &c->count.rejected,
+              1);
     }
-    *(struct wire_answer *)(void *)reply =
+    struct wire_answer *answer = (struct wire_answer *)(void *)reply;
+    *answer =
         (struct wire_answer){.head = wire_head_of(WIRE_ANSWER, c->slot, c->token, batch->head.seq),
                              .status = rc,
                              .clock = now};
+    answer->head.view = node_view;
     *reply_bytes = sizeof(struct wire_answer);
     return true;
 }

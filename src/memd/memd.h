@@ -11,6 +11,10 @@
  *       that has it is shut, and none of those is busy.
  *   NODE-N2  An identity that was fenced is refused while it is on record: for the next
  *       MEMD_FENCED_MAX fences, and across restarts if the region is in a file.
+ *   NODE-N3  A batch asks for the node's view while its connection is busy, and before anything of
+ *       it is executed. The view is a word of the region (NODE_VIEW_OFF) that only grows. When a
+ *       FENCE_VIEW is answered, the word has that view or a newer one, no connection is busy with a
+ *       batch of an older one, and one-sided connections of older views are shut.
  */
 #ifndef MEMD_MEMD_H
 #define MEMD_MEMD_H
@@ -112,7 +116,8 @@ struct memd_client {
     _Atomic uint64_t identity; /* changed under memd->lock                                        */
     _Atomic bool shut;         /* executes nothing until it has another identity                  */
     _Atomic bool void_;        /* executes nothing any more: another of the same link replaced it */
-    _Atomic bool busy;         /* a batch is being executed                                       */
+    _Atomic uint64_t busy;     /* a batch is being executed: its view, plus 1; 0: none            */
+    uint32_t view;             /* one-sided: that its verbs are of; under memd->lock; 0: none     */
     struct wire_count_set count;
 };
 

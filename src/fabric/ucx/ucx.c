@@ -183,17 +183,17 @@ static int away_or_pending(const struct ucx_conn *c)
     return c->refused_last ? c->refused_last : FAR_UNREACHABLE;
 }
 
-/* Within the hub: asks the node to shut the client out, or returns its answer. */
-static int fence_node(struct ucx_conn *c, uint64_t client)
+/* Within the hub: sends FENCE or FENCE_VIEW to the node, or returns its answer. */
+static int fence_node(struct ucx_conn *c, enum wire_type type, uint64_t what)
 {
     struct question *q = &c->question;
-    bool ours = q->type == WIRE_FENCE && q->identity == client && q->state != QUESTION_NONE;
+    bool ours = q->type == type && q->identity == what && q->state != QUESTION_NONE;
     bool unasked = q->state == QUESTION_NONE || q->state == QUESTION_DONE;
 
     if (q->awaited || (!ours && !unasked)) /* another question is under way */
         return away_or_pending(c);
     if (!ours)
-        *q = (struct question){.state = QUESTION_WAITING, .type = WIRE_FENCE, .identity = client};
+        *q = (struct question){.state = QUESTION_WAITING, .type = type, .identity = what};
     if (q->state == QUESTION_WAITING)
         ucx_hub_tend(c->hub, 0);
     if (q->state != QUESTION_DONE)
@@ -201,6 +201,14 @@ static int fence_node(struct ucx_conn *c, uint64_t client)
     int rc = q->status;
     q->state = QUESTION_NONE;
     return rc;
+}
+
+static void enter_and_progress(struct ucx_hub *h)
+{
+    ucx_hub_enter(h);
+    for (unsigned i = 0; i < PROGRESS_MAX && ucp_worker_progress(h->worker); i++)
+        h->stirred = true;
+    ucx_hub_tend(h, clock_ns());
 }
 
 /* Asks all nodes at once. Those that have confirmed it are not asked again. */
@@ -211,12 +219,9 @@ static int ucx_fence(struct fab_ep *ep, uint64_t client)
     unsigned pending = 0, failed = 0;
     int status = FAR_OK;
 
-    ucx_hub_enter(h);
-    for (unsigned i = 0; i < PROGRESS_MAX && ucp_worker_progress(h->worker); i++)
-        h->stirred = true;
-    ucx_hub_tend(h, clock_ns());
+    enter_and_progress(h);
     for (unsigned i = 0; i < ep->fab->nodes; i++) {
-        int rc = *done >> i & 1 ? FAR_OK : fence_node(&h->conn[i], client);
+        int rc = *done >> i & 1 ? FAR_OK : fence_node(&h->conn[i], WIRE_FENCE, client);
 
         if (rc == FAR_OK)
             *done |= 1ull << i;
@@ -232,6 +237,19 @@ static int ucx_fence(struct fab_ep *ep, uint64_t client)
         return err_fail(status, "%s could not be asked to shut out a client",
                         ((struct ucx_fab *)ep->fab)->wire.address[failed].text);
     return pending > 0 ? FAB_PENDING : FAR_OK;
+}
+
+static int ucx_fence_view(struct fab_ep *ep, unsigned node, uint32_t view)
+{
+    struct ucx_hub *h = ucx_hub_of(ep);
+
+    enter_and_progress(h);
+    int rc = fence_node(&h->conn[node], WIRE_FENCE_VIEW, view);
+    ucx_hub_settle(h);
+    ucx_hub_exit(h);
+    return rc < 0 ? err_fail(rc, "%s could not be asked to refuse older views",
+                             ((struct ucx_fab *)ep->fab)->wire.address[node].text)
+                  : rc;
 }
 
 /* ---- the fabric ------------------------------------------------------------------------------ */
@@ -349,6 +367,7 @@ const struct fab_ops ucx_fabric = {
     .node_name = ucx_node_name,
     .identify = ucx_identify,
     .fence = ucx_fence,
+    .fence_view = ucx_fence_view,
 };
 
 static int ucx_open(struct uri *uri, struct fab **fab)

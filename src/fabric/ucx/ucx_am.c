@@ -143,7 +143,8 @@ static int queue_request(struct ucx_ep *e, struct fab_req *req, uint64_t nodes)
         struct leg *leg = h->free_legs;
 
         h->free_legs = leg->next;
-        *leg = (struct leg){.flight = f, .identity = e->identity, .node = (uint8_t)c->node};
+        *leg = (struct leg){
+            .flight = f, .identity = e->identity, .view = req->view, .node = (uint8_t)c->node};
         queue_leg(c, leg);
         if (++c->posted >= SENT_AT_ONCE && c->state == CONN_UP)
             ucx_conn_send(c);
@@ -176,6 +177,7 @@ static void message_start(struct message *m, const struct leg *leg)
     m->reply_bytes = sizeof(struct wire_reply);
     m->parts = m->targets = 0;
     m->identity = leg->identity;
+    m->view = leg->view;
 }
 
 /* How many bytes of a verb fit into the message: all or none; but of a READ or WRITE that is too
@@ -263,6 +265,7 @@ static void message_send(struct ucx_conn *c, struct message *m)
                                  .sent = wire_clock_least(&c->clock, clock_boot_ns()),
                                  .valid_us = wire_valid_us(u->fab.lease_ms, u->wire.timeout_ms),
                                  .parts = m->parts};
+    batch->head.view = m->view;
     sent = ucx_send(c->ucp, m->buf, m->bytes, 0, message_sent, m);
     m->sending = UCS_PTR_IS_PTR(sent);
     if (UCS_PTR_IS_ERR(sent))
@@ -292,15 +295,15 @@ static struct message *free_message(struct ucx_conn *c)
     return NULL;
 }
 
-/* Moves legs from the queue into the message, as many as fit. A message has one identity, so the
- * legs of other endpoints of the hub stay queued. */
+/* Moves legs from the queue into the message, as many as fit. A message has one identity and one
+ * view, so the legs of other endpoints of the hub, and those of other views, stay queued. */
 static void message_fill(struct ucx_conn *c, struct message *m)
 {
     struct leg **at = &c->first, *leg, *before = NULL;
 
     message_start(m, c->first);
     while ((leg = *at) != NULL) {
-        if (leg->identity != m->identity) {
+        if (leg->identity != m->identity || leg->view != m->view) {
             before = leg;
             at = &leg->next;
             continue;
@@ -363,6 +366,16 @@ static void message_fail(struct ucx_conn *c, struct message *m, int status)
         leg_done(c->hub, m->part[i].leg, status);
 }
 
+/* The node has another view: each endpoint is to know which. */
+static int note_views(struct ucx_conn *c, const struct message *m, uint32_t node_view)
+{
+    int rc = FAR_FENCED;
+
+    for (unsigned i = 0; i < m->parts; i++)
+        rc = fab_view_refused(&m->part[i].leg->flight->ep->ep, c->node, m->view, node_view);
+    return rc;
+}
+
 static void take_results(struct ucx_conn *c, struct message *m, const char *at)
 {
     const struct target *target = m->target;
@@ -411,12 +424,15 @@ void ucx_conn_replied(struct ucx_conn *c, const void *message, size_t bytes)
             c->late++;
             return;
         }
-        message_fail(c, m,
-                     err_fail(answer.status < 0 ? answer.status : FAR_UNKNOWN,
-                              answer.status == FAR_FENCED
-                                  ? "%s has shut this client out, as others declared it dead"
-                                  : "%s did not execute a batch",
-                              conn_name(c)));
+        if (answer.status == FAR_FENCED && answer.head.view != 0)
+            message_fail(c, m, note_views(c, m, answer.head.view));
+        else
+            message_fail(c, m,
+                         err_fail(answer.status < 0 ? answer.status : FAR_UNKNOWN,
+                                  answer.status == FAR_FENCED
+                                      ? "%s has shut this client out, as others declared it dead"
+                                      : "%s did not execute a batch",
+                                  conn_name(c)));
         return;
     }
     if (bytes != m->reply_bytes) {

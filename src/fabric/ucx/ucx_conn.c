@@ -340,12 +340,13 @@ void ucx_conn_ask(struct ucx_conn *c)
 {
     struct question *q = &c->question;
     struct wire_client message = {.identity = q->identity};
-    bool bare = q->type != WIRE_FENCE;
+    bool bare = q->type != WIRE_FENCE, of_view = q->type == WIRE_FENCE_VIEW;
 
     ASSERT(c->state == CONN_UP && q->state == QUESTION_WAITING);
     q->seq = next_seq(c);
     q->deadline = clock_ns() + ucx_timeout_ns(c->hub->fab);
     q->state = QUESTION_SENT;
     message.head = wire_head_of(q->type, c->slot, c->token, q->seq);
+    message.head.view = of_view ? (uint32_t)q->identity : 0;
     send_from(c, c->asked, &message, bare ? sizeof message.head : sizeof message, 0);
 }

@@ -61,6 +61,7 @@ struct leg {
     struct flight *flight;
     struct leg *next;
     uint64_t identity;
+    uint32_t view;
     uint8_t node;
     bool touched;  /* some of it has been executed, or may have been */
     unsigned verb; /* the next to send           */
@@ -76,6 +77,7 @@ struct message {
     char *buf;
     size_t bytes, reply_bytes;
     uint64_t identity;
+    uint32_t view;
     unsigned parts, targets;
     struct part {
         struct leg *leg;
@@ -96,7 +98,7 @@ struct question {
     enum { QUESTION_NONE, QUESTION_WAITING, QUESTION_SENT, QUESTION_DONE } state;
     bool awaited; /* an endpoint waits for it; otherwise another question may replace it */
     enum wire_type type;
-    uint64_t identity;
+    uint64_t identity; /* FENCE_VIEW: the view */
     uint64_t seq, deadline;
     int status;
     uint32_t value;

@@ -39,13 +39,13 @@
 
 /* The node may have closed an idle connection meanwhile, for example because others declared this
  * client dead. It is better to know that before something is posted. */
-static int usable(struct verbs_conn *c)
+static int usable(struct verbs_conn *c, uint32_t view)
 {
     if (c->up && c->run_count == 0 && clock_coarse_ns() > c->progress_at + LOOK_AFTER_NS) {
         c->progress_at = clock_coarse_ns();
         verbs_ep_events(c->ep);
     }
-    return verbs_conn_need(c);
+    return verbs_conn_need_view(c, view);
 }
 
 static int verbs_post(struct fab_ep *ep, struct fab_req *req)
@@ -55,7 +55,7 @@ static int verbs_post(struct fab_ep *ep, struct fab_req *req)
 
     for (unsigned i = 0; i < req->count; i++) {
         unsigned node = req->verbs[i].node;
-        int rc = seen & (1ull << node) ? FAR_OK : usable(&e->conn[node]);
+        int rc = seen & (1ull << node) ? FAR_OK : usable(&e->conn[node], req->view);
 
         if (rc != FAR_OK)
             return rc;
@@ -181,38 +181,41 @@ static void verbs_identify(struct fab_ep *ep, uint64_t identity)
     verbs_ep_events(e);
     for (unsigned i = 0; i < ep->fab->nodes; i++) {
         struct verbs_conn *c = &e->conn[i];
-        int rc = c->up ? verbs_conn_client(c, WIRE_IDENTIFY, identity)
-                       : FAR_OK; /* else when it is made */
+        int rc = c->up ? verbs_conn_identify(c, c->view, NULL) : FAR_OK; /* else when it is made */
 
         if (rc != FAR_OK && c->up)
             verbs_conn_break(c);
     }
 }
 
-/* A job: asks the node to shut a client out. */
+/* A job: asks the node to shut a client or older views out. */
 static void ask_fence(struct verbs_conn *c)
 {
-    uint64_t client = c->ep->fenced_client;
-
-    c->fence_status = verbs_conn_client(c, WIRE_FENCE, client);
-    c->fenced = client;
+    c->fence_status = verbs_conn_fence(c, c->fence);
+    c->fenced = true;
 }
 
-/* Asks the node to shut the client out, or returns its answer. */
-static int fence_node(struct verbs_conn *c, uint64_t client)
+/* Asks the node that, or returns its answer. */
+static int fence_node(struct verbs_conn *c, enum wire_type type, uint64_t what)
 {
+    bool ours = c->fence.type == type && c->fence.what == what;
+
     if (!c->up && !c->out && clock_ns() < c->not_before)
         return err_fail(c->down_status, "%s", c->down_why);
     if (!c->up && !c->out)
         verbs_job_start(c, verbs_conn_connect);
-    if (c->up && !c->out && c->fenced != client)
+    if (c->up && !c->out && !(ours && c->fenced)) {
+        c->fence = (struct verbs_fence){type, what};
+        c->fenced = false;
+        ours = true;
         verbs_job_start(c, ask_fence);
-    if (c->out || c->fenced != client) /* another job may have to end first */
+    }
+    if (c->out || !ours || !c->fenced) /* another job may have to end first */
         return atomic_load(&fab_of(c->ep)->away[c->node])
                    ? err_fail(FAR_UNREACHABLE, "node %u (%s) is away", c->node,
                               fab_of(c->ep)->wire.address[c->node].text)
                    : FAB_PENDING;
-    c->fenced = 0; /* if it has failed, the next call asks again */
+    c->fenced = false; /* if it has failed, the next call asks again */
     return c->fence_status;
 }
 
@@ -227,7 +230,7 @@ static int verbs_fence(struct fab_ep *ep, uint64_t client)
     e->fenced_client = client;
     verbs_jobs_resume(e);
     for (unsigned i = 0; i < ep->fab->nodes; i++) {
-        int rc = e->fenced >> i & 1 ? FAR_OK : fence_node(&e->conn[i], client);
+        int rc = e->fenced >> i & 1 ? FAR_OK : fence_node(&e->conn[i], WIRE_FENCE, client);
 
         if (rc == FAR_OK)
             e->fenced |= 1ull << i;
@@ -237,11 +240,19 @@ static int verbs_fence(struct fab_ep *ep, uint64_t client)
     return status != FAR_OK ? status : pending > 0 ? FAB_PENDING : FAR_OK;
 }
 
+static int verbs_fence_view(struct fab_ep *ep, unsigned node, uint32_t view)
+{
+    struct verbs_ep *e = (struct verbs_ep *)ep;
+
+    verbs_jobs_resume(e);
+    return fence_node(&e->conn[node], WIRE_FENCE_VIEW, view);
+}
+
 static int verbs_node_stat(struct fab_ep *ep, unsigned node, struct far_node_info *info)
 {
     struct verbs_conn *c = &((struct verbs_ep *)ep)->conn[node];
     const struct wire_head *answer;
-    struct wire_head question;
+    struct wire_head question = {0};
     int rc = verbs_conn_need(c);
 
     if (rc == FAR_OK)
@@ -279,7 +290,7 @@ static void verbs_close(struct fab *fab)
 static void verbs_formatted(struct fab *fab)
 {
     struct verbs_fab *v = (struct verbs_fab *)fab;
-    struct wire_head question;
+    struct wire_head question = {0};
 
     for (unsigned i = fab->nodes; v->opener && i-- > 0;) {
         if (v->opener->conn[i].up)
@@ -291,7 +302,7 @@ static void verbs_formatted(struct fab *fab)
 
 static int claim(struct fab *fab, uint32_t *value)
 {
-    struct wire_head question;
+    struct wire_head question = {0};
 
     return verbs_conn_order(&((struct verbs_fab *)fab)->opener->conn[0], WIRE_CLAIM, &question,
                             sizeof question, value);
@@ -339,6 +350,7 @@ const struct fab_ops verbs_fabric = {.scheme = "verbs",
                                      .pause = direct_pause,
                                      .identify = verbs_identify,
                                      .fence = verbs_fence,
+                                     .fence_view = verbs_fence_view,
                                      .node_stat = verbs_node_stat,
                                      .node_name = verbs_node_name};
 

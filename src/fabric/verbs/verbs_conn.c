@@ -13,6 +13,14 @@
  *   VERBS-V1  A connection is `up` only after the hand-shake, if the node has the memory that this
  *       fabric's first connection found (the same instance), and under the identity that the
  *       endpoint has at that time.
+ *   VERBS-V3  A connection's verbs are of one view or of none, and the node shuts it when that view
+ *       is too old (WIRE-W6). It is of none at first. Before verbs of another view go out on it,
+ *       all that is under way has ended, and the node has been told the view and has agreed. So
+ *       nothing that is under way is of another view than the node believes, but for verbs of no
+ *       view: they may go out on any connection, and are lost with it. A client that asks the node
+ *       to refuse its own view sends no verbs of it on that connection from then on, and those that
+ *       it has sent are executed before the node gets the message. So that connection stays, and is
+ *       of no view.
  */
 #include "base/clock.h"
 #include "fabric/verbs/verbs_internal.h"
@@ -209,6 +217,7 @@ static int refusal(const struct verbs_conn *c, int status, const char *text)
 int verbs_conn_ask(struct verbs_conn *c, enum wire_type type, void *question, size_t bytes,
                    const struct wire_head **answer)
 {
+    uint32_t view = ((const struct wire_head *)question)->view;
     struct wire_head head;
 
     if (!verbs_job_here(c)) /* there is one question at a time */
@@ -216,6 +225,7 @@ int verbs_conn_ask(struct verbs_conn *c, enum wire_type type, void *question, si
     if (!c->qp.ibv)
         return node_fail(c, FAR_UNREACHABLE, "the connection was lost");
     head = wire_head_of(type, c->slot, c->token, ++c->seq);
+    head.view = view;
     memcpy(question, &head, sizeof head);
     int rc = exchange(c, question, bytes);
     const struct wire_head *got = (const struct wire_head *)c->in;
@@ -257,11 +267,28 @@ int verbs_conn_order(struct verbs_conn *c, enum wire_type type, void *question, 
     return FAR_OK;
 }
 
-int verbs_conn_client(struct verbs_conn *c, enum wire_type type, uint64_t identity)
+int verbs_conn_identify(struct verbs_conn *c, uint32_t view, uint32_t *node_view)
 {
-    struct wire_client question = {.identity = identity};
+    struct wire_client question = {.head.view = view, .identity = c->ep->identity};
+    int rc = verbs_conn_order(c, WIRE_IDENTIFY, &question, sizeof question, NULL);
 
-    return verbs_conn_order(c, type, &question, sizeof question, NULL);
+    if (rc == FAR_OK)
+        c->view = view;
+    if (rc == FAR_FENCED && node_view && c->in) /* the answer is still there */
+        *node_view = ((const struct wire_head *)c->in)->view;
+    return rc;
+}
+
+int verbs_conn_fence(struct verbs_conn *c, struct verbs_fence fence)
+{
+    bool view = fence.type == WIRE_FENCE_VIEW;
+    struct wire_client question = {.identity = fence.what};
+
+    question.head.view = view ? (uint32_t)fence.what : 0;
+    if (fab_view_is_old(c->view, question.head.view)) /* VERBS-V3 */
+        c->view = 0;
+    return verbs_conn_order(c, fence.type, &question, view ? sizeof question.head : sizeof question,
+                            NULL);
 }
 
 /* ---- the hand-shake -------------------------------------------------------------------------- */
@@ -335,7 +362,7 @@ static int identify(struct verbs_conn *c)
 
     while (rc == FAR_OK && identity != c->ep->identity) {
         identity = c->ep->identity;
-        rc = verbs_conn_client(c, WIRE_IDENTIFY, identity);
+        rc = verbs_conn_identify(c, 0, NULL);
     }
     return rc;
 }
@@ -358,8 +385,9 @@ static int make_way(struct verbs_conn *c, uint64_t until)
 void verbs_conn_connect(struct verbs_conn *c)
 {
     uint64_t began = clock_ns(), until = began + fab_of(c->ep)->wire.timeout_ms * 1000000;
-    int rc = make_way(c, until);
 
+    c->view = 0;
+    int rc = make_way(c, until);
     if (rc == FAR_OK)
         rc = join(c, until);
     if (rc == FAR_OK)
@@ -408,4 +436,30 @@ int verbs_conn_need(struct verbs_conn *c)
         return FAR_OK;
     return c->out ? node_fail(c, FAR_UNREACHABLE, "is being connected to again")
                   : err_fail(c->down_status, "%s", c->down_why);
+}
+
+/* Waits until all requests have ended that were posted before: by the time-out at the latest. */
+static void let_end(struct verbs_ep *e)
+{
+    while (e->busy || e->first) {
+        if (!e->busy)
+            verbs_ep_advance(e); /* fails what waits for a connection that was lost */
+        else
+            (void)verbs_ep_sleep(e, UINT64_MAX);
+        verbs_jobs_resume(e);
+    }
+}
+
+int verbs_conn_need_view(struct verbs_conn *c, uint32_t view)
+{
+    uint32_t node_view = 0;
+    int rc = verbs_conn_need(c);
+
+    if (rc != FAR_OK || view == 0 || view == c->view)
+        return rc;
+    let_end(c->ep);
+    rc = verbs_conn_need(c);
+    if (rc == FAR_OK)
+        rc = verbs_conn_identify(c, view, &node_view);
+    return node_view != 0 ? fab_view_refused(&c->ep->ep, c->node, view, node_view) : rc;
 }

@@ -76,6 +76,12 @@ struct run {
     unsigned wrs;
 };
 
+/* FENCE of a client or FENCE_VIEW: what is shut out. */
+struct verbs_fence {
+    enum wire_type type;
+    uint64_t what;
+};
+
 struct verbs_conn;
 typedef void verbs_job_task(struct verbs_conn *c);
 
@@ -86,6 +92,7 @@ struct verbs_conn {
     struct verbs_qp qp;
     uint64_t base; /* where the node's memory is */
     uint32_t rkey;
+    uint32_t view; /* that the node was told; 0: none (VERBS-V3) */
 
     struct run *run; /* a ring */
     unsigned run_size, run_first, run_count, wrs_free;
@@ -99,8 +106,9 @@ struct verbs_conn {
     struct fiber *job;                /* NULL until it is first needed */
     verbs_job_task *task;             /* what it does                  */
     bool out;                         /* it is under way               */
-    uint64_t fenced;                  /* the client that the node was asked to shut out */
-    int fence_status;                 /* and the node's answer                          */
+    struct verbs_fence fence;         /* that the node is asked, or has answered           */
+    bool fenced;                      /* it has answered                                   */
+    int fence_status;                 /* and how                                           */
     struct rdma_cm_id *way;           /* being resolved: has no queue pair yet          */
     const struct rdma_cm_id *awaited; /* the next event of this id is kept for the job */
     bool has_event;
@@ -171,8 +179,19 @@ int verbs_conn_ask(struct verbs_conn *c, enum wire_type type, void *question, si
 int verbs_conn_order(struct verbs_conn *c, enum wire_type type, void *question, size_t bytes,
                      uint32_t *value);
 
-/* IDENTIFY or FENCE. */
-int verbs_conn_client(struct verbs_conn *c, enum wire_type type, uint64_t identity);
+/* IDENTIFY, with the endpoint's identity: the connection's verbs are of this view from here on. If
+ * that is too old for the node, sets *node_view. FAR_FENCED. */
+int verbs_conn_identify(struct verbs_conn *c, uint32_t view, uint32_t *node_view);
+/* FENCE or FENCE_VIEW. */
+int verbs_conn_fence(struct verbs_conn *c, struct verbs_fence fence);
+/* May verbs of the request go out on the connection (VERBS-V3)? */
+static inline bool verbs_conn_fits(const struct verbs_conn *c, const struct fab_req *req)
+{
+    return c->up && (req->view == 0 || req->view == c->view);
+}
+/* Makes sure of it, too: the node is told another view when all earlier requests have ended.
+ * FAR_FENCED: the node refuses the view. Else as verbs_conn_need(). */
+int verbs_conn_need_view(struct verbs_conn *c, uint32_t view);
 
 /* ---- jobs (verbs_job.c) ---------------------------------------------------------------- */
 

@@ -146,7 +146,7 @@ static bool post_some(struct verbs_ep *e)
         struct verbs_conn *c = &e->conn[v->node];
         uint32_t len = v->len - e->verb_bytes;
 
-        if (!c->up || c->list_wrs == c->wrs_free)
+        if (!verbs_conn_fits(c, req) || c->list_wrs == c->wrs_free)
             break;
         if (len > message_max)
             len = (uint32_t)message_max;
@@ -166,7 +166,7 @@ static bool post_some(struct verbs_ep *e)
 
 /* A request that has lost a part, or has verbs left for a node whose connection is lost, goes no
  * further: its later verbs must not take effect on a new connection without those that were
- * lost. */
+ * lost. Nor on one of another view: it may have been made since. */
 static bool stranded(struct verbs_ep *e)
 {
     struct fab_req *req = e->first;
@@ -177,7 +177,7 @@ static bool stranded(struct verbs_ep *e)
     if (e->verb == req->count)
         return false;
     c = &e->conn[req->verbs[e->verb].node];
-    if (c->up)
+    if (verbs_conn_fits(c, req))
         return false;
     req->status = node_fail(c, e->verb == 0 && e->verb_bytes == 0 ? FAR_UNREACHABLE : FAR_UNKNOWN,
                             "the connection was lost");
