@@ -6,6 +6,7 @@
 
 #define POLL_NS             200u    /* between two polls of a client that does not wait */
 #define FENCED_REQUESTS_MAX 1024u   /* of one client's requests under way */
+#define VIEW_FENCES_LATE    3u      /* calls of fence_view() in a row that the adversary puts off */
 #define UNWINDING_POSTS     100000u /* more than any client needs to unwind */
 
 static const struct fab_ops sim_ops;
@@ -212,14 +213,14 @@ static int sim_post(struct fab_ep *ep, struct fab_req *req)
     struct sim *sim = sim_of(ep);
     struct sim_client *c = sim_client_running(sim);
     if (!c)
-        return sim_nic_post_direct(sim, req);
+        return sim_nic_post_direct(sim, ep, req);
     if (c->unwinding) {
         ASSERT(c->unwound_posts++ < UNWINDING_POSTS);
         return err_fail(FAR_UNREACHABLE, "this client has crashed");
     }
     if (c->fenced)
         return err_fail(FAR_FENCED, "this client was shut out");
-    return sim_nic_post(sim, sim->running, req);
+    return sim_nic_post(sim, sim->running, ep, req);
 }
 
 static void sim_identify(struct fab_ep *ep, uint64_t identity)
@@ -263,6 +264,37 @@ static int sim_fence(struct fab_ep *ep, uint64_t identity)
     if (sim_client_running(sim))
         sim_adversary_stalk(sim, sim_client_running(sim));
     return FAR_OK;
+}
+
+/* The message may be late, or its answer: then the node refuses older requests already, and the
+ * client does not know. */
+enum view_fence { VIEW_FENCE_DONE, VIEW_FENCE_LATE, VIEW_FENCE_ANSWER_LATE, VIEW_FENCE_WAYS };
+
+static enum view_fence draw_view_fence(struct sim *sim, struct sim_client *c, unsigned node)
+{
+    if (!c || !(sim->adversity & SIM_DELAY) || c->put_off[node] >= VIEW_FENCES_LATE)
+        return VIEW_FENCE_DONE;
+    c->put_off[node]++;
+    return (enum view_fence)tape_choose(sim->tape, VIEW_FENCE_WAYS, TAPE_FAULT);
+}
+
+static int sim_fence_view(struct fab_ep *ep, unsigned node, uint32_t view)
+{
+    struct sim *sim = sim_of(ep);
+    struct sim_client *c = sim_client_running(sim);
+    int rc = FAR_OK;
+    if ((c && c->unwinding) || sim->lost[node])
+        return err_fail(FAR_UNREACHABLE, "node %u cannot be asked to refuse older views", node);
+    enum view_fence way = draw_view_fence(sim, c, node);
+    if (way != VIEW_FENCE_LATE)
+        sim_nic_raise_view(sim, node, view);
+    if (way != VIEW_FENCE_DONE || sim_nic_executes_older(sim, node, view))
+        rc = FAB_PENDING;
+    if (c && rc == FAR_OK)
+        c->put_off[node] = 0;
+    if (c)
+        c->seen = mix(c->seen, (uint64_t)view << 32 | (uint64_t)node << 8 | (rc == FAB_PENDING));
+    return rc;
 }
 
 /* Only clients at work have a process: one that is done has ended. Atomics that it has begun are
@@ -338,6 +370,7 @@ static const struct fab_ops sim_ops = {
     .pause = sim_pause,
     .identify = sim_identify,
     .fence = sim_fence,
+    .fence_view = sim_fence_view,
     .life = sim_life,
     .witness = sim_witness,
 };

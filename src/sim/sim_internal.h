@@ -67,6 +67,10 @@ struct sim_request {     /* a request on its way */
     uint32_t client;
     uint32_t number;   /* among the client's requests */
     uint64_t identity; /* of its client when it was posted */
+    struct fab_ep *ep; /* while there is a req             */
+    uint32_t view;     /* that it names                    */
+    uint32_t refused;  /* the view of the node that has refused it; 0: none has */
+    uint8_t entered;   /* nodes that have begun it, by bits                     */
     uint16_t count, events;
     uint16_t unanswered; /* of its stage */
     uint16_t stage;      /* sim_tail.c */
@@ -120,7 +124,9 @@ struct sim_client {
     uint64_t late_until[SIM_NODES_MAX]; /* when the last of them is due, at least              */
     uint64_t seen;                      /* by choice: a hash of all answers it has got         */
     uint64_t gathers;                   /* and of what its requests under way have read        */
+    unsigned put_off[SIM_NODES_MAX];    /* calls of fence_view() in a row, by the adversary    */
 };
+_Static_assert(SIM_NODES_MAX <= 8, "sim_request.entered has a bit for each");
 
 struct busy_word {
     uint32_t node;
@@ -376,8 +382,8 @@ void sim_fault_error(struct sim *sim, struct sim_request *r);
 
 /* ---- sim_nic.c ------------------------------------------------------------------------------- */
 
-int sim_nic_post(struct sim *sim, uint32_t client, struct fab_req *req);
-int sim_nic_post_direct(struct sim *sim, struct fab_req *req);
+int sim_nic_post(struct sim *sim, uint32_t client, struct fab_ep *ep, struct fab_req *req);
+int sim_nic_post_direct(struct sim *sim, struct fab_ep *ep, struct fab_req *req);
 void sim_nic_verb(struct sim *sim, const struct event *e);
 void sim_nic_request(struct sim *sim, const struct event *e);
 void sim_nic_complete(struct sim *sim, const struct event *e);
@@ -385,6 +391,11 @@ void sim_nic_tail(struct sim *sim, const struct event *e);
 /* When the event may execute, if it must wait for an atomic that is half done or for a late WRITE;
  * 0 if it need not wait. */
 uint64_t sim_nic_held(struct sim *sim, const struct event *e);
+/* The node's view, and raising it. */
+uint32_t sim_nic_view(struct sim *sim, unsigned node);
+void sim_nic_raise_view(struct sim *sim, unsigned node, uint32_t view);
+/* Has the node begun a request of an older view that is not done there? */
+bool sim_nic_executes_older(const struct sim *sim, unsigned node, uint32_t view);
 /* Of these requests, what is under way takes effect now, wholly or in part, or never. */
 void sim_nic_shut_out(struct sim *sim, struct sim_request *const *requests, size_t count);
 

@@ -17,8 +17,13 @@
  *         only the first of them, whatever their client does meanwhile, as if on the old
  *         connection. None lands later than half a lease, nor after its client was shut out
  *         (FABRIC-F5).
+ * NIC-N7  A node asks for its view when a request's first verb there begins. If the request names
+ *         an older one, nothing of it happens there. Otherwise all of it goes on there, even if the
+ *         view is raised meanwhile: fence_view() then waits for it (FABRIC-F6).
  */
 #include "sim/sim_internal.h"
+
+#include "fabric/superblock_layout.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -69,15 +74,62 @@ static void go_on(struct sim *sim, struct sim_request *r)
         sim_request_report(sim, r, sim_adversary_transit(sim, r->client));
 }
 
+/* ---- views ----------------------------------------------------------------------------------- */
+
+uint32_t sim_nic_view(struct sim *sim, unsigned node)
+{
+    return (uint32_t)*sim_memory_word(sim, node, NODE_VIEW_OFF);
+}
+
+void sim_nic_raise_view(struct sim *sim, unsigned node, uint32_t view)
+{
+    uint64_t old;
+    struct fab_verb v = {.kind = FAB_CAS,
+                         .flags = MARK_EARLY,
+                         .node = (uint16_t)node,
+                         .len = 8,
+                         .off = NODE_VIEW_OFF,
+                         .buf = &old,
+                         .compare = sim_nic_view(sim, node),
+                         .swap = view};
+
+    if (view <= v.compare)
+        return;
+    sim_atomic_whole(sim, &v);
+    memcpy(sim->tail_memory[node] + NODE_VIEW_OFF, sim->memory[node] + NODE_VIEW_OFF, 8);
+    sim_log_line(sim, sim->running, "node %u is in view %u", node, view);
+}
+
+bool sim_nic_executes_older(const struct sim *sim, unsigned node, uint32_t view)
+{
+    for (size_t n = 0; n < sim->requests; n++) {
+        const struct sim_request *r = sim->request[n];
+        if (!r->in_use || !(r->entered >> node & 1) || !fab_view_is_old(r->view, view))
+            continue;
+        for (unsigned i = 0; i < r->count; i++)
+            if (r->verb[i].v.node == node && (r->verb[i].state <= VERB_DUE || r->verb[i].half))
+                return true;
+    }
+    return false;
+}
+
 /* ---- posting --------------------------------------------------------------------------------- */
 
-int sim_nic_post_direct(struct sim *sim, struct fab_req *req)
+int sim_nic_post_direct(struct sim *sim, struct fab_ep *ep, struct fab_req *req)
 {
     uint64_t most = sim->set.direct_verbs_max ? sim->set.direct_verbs_max : DIRECT_VERBS_MAX;
     if (sim->counts.direct_verbs > most)
         return err_fail(FAR_TIMEOUT, "more than %llu verbs were posted with no client at work",
                         (unsigned long long)most);
     sim_tail_settle_all(sim);
+    for (unsigned i = 0; i < req->count; i++) {
+        unsigned node = req->verbs[i].node;
+        uint32_t view = sim_nic_view(sim, node);
+        if (!fab_view_is_old(req->view, view))
+            continue;
+        fab_complete(req, fab_view_refused(ep, node, req->view, view));
+        return FAR_OK;
+    }
     for (unsigned i = 0; i < req->count; i++) {
         const struct fab_verb *v = &req->verbs[i];
         ASSERT(fab_valid(&sim->fab, v));
@@ -136,7 +188,7 @@ static void lose_or_restore_node(struct sim *sim)
     }
 }
 
-int sim_nic_post(struct sim *sim, uint32_t client, struct fab_req *req)
+int sim_nic_post(struct sim *sim, uint32_t client, struct fab_ep *ep, struct fab_req *req)
 {
     struct sim_client *c = &sim->client[client];
     ASSERT(c->state == CLIENT_RUNNING && !c->unwinding && !c->fenced);
@@ -147,6 +199,10 @@ int sim_nic_post(struct sim *sim, uint32_t client, struct fab_req *req)
     r->in_use = true;
     r->reported = r->any_executed = r->stray = false;
     r->req = req;
+    r->ep = ep;
+    r->view = req->view;
+    r->refused = 0;
+    r->entered = 0;
     r->client = client;
     r->identity = c->identity;
     r->number = c->requests++;
@@ -419,13 +475,38 @@ static bool node_is_gone(struct sim *sim, struct sim_request *r, unsigned i)
     return true;
 }
 
+/* NIC-N7. */
+static bool is_refused(struct sim *sim, struct sim_request *r, unsigned i)
+{
+    unsigned node = r->verb[i].v.node, bit = 1u << node;
+    if (r->view == 0 || (r->entered & bit))
+        return false;
+    uint32_t view = sim_nic_view(sim, node);
+    if (!fab_view_is_old(r->view, view)) {
+        r->entered |= (uint8_t)bit;
+        return false;
+    }
+    sim_log_line(sim, r->client, "#%u of view %u is refused by node %u", r->number, r->view, node);
+    note_gathered(sim, r, i, 0, view);
+    if (r->stray) { /* its client gets FAR_UNKNOWN in any case */
+        sim_request_cancel(sim, r);
+        return true;
+    }
+    r->req->away |= bit;
+    r->req->away_status = FAR_FENCED;
+    r->refused = view;
+    sim_request_fail(sim, r, r->any_executed ? FAR_UNKNOWN : FAR_FENCED);
+    return true;
+}
+
 void sim_nic_verb(struct sim *sim, const struct event *e)
 {
     struct sim_request *r = e->subject;
     unsigned i = e->verb;
     ASSERT(r->in_use && r->events > 0);
     r->events--;
-    if (r->verb[i].state < VERB_DONE && !obstructed(sim, e) && !node_is_gone(sim, r, i)) {
+    if (r->verb[i].state < VERB_DONE && !obstructed(sim, e) && !node_is_gone(sim, r, i) &&
+        !is_refused(sim, r, i)) {
         if (step(sim, r, i))
             verb_done(sim, r, i);
         else
@@ -467,7 +548,7 @@ void sim_nic_request(struct sim *sim, const struct event *e)
                 ready[count++] = i;
         ASSERT(count > 0); /* no verb waits for a later one */
         unsigned i = ready[tape_choose(sim->tape, count, TAPE_ORDER)];
-        if (node_is_gone(sim, r, i))
+        if (node_is_gone(sim, r, i) || is_refused(sim, r, i))
             break;
         (void)begin_verb(sim, r, i);
         while (!step(sim, r, i))
@@ -523,6 +604,9 @@ void sim_nic_complete(struct sim *sim, const struct event *e)
         copy_buffers(r);
         count_late(sim, r);
         sim_site_completed(sim, r);
+        for (unsigned node = 0; r->refused != 0 && node < sim->set.nodes; node++)
+            if (r->req->away >> node & 1)
+                (void)fab_view_refused(r->ep, node, r->view, r->refused);
         fab_complete(r->req, r->status);
         r->req = NULL;
         ASSERT(c->in_flight > 0);

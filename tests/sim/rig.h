@@ -84,7 +84,7 @@ static inline struct fab_ep *rig_ep(void)
 /* Posts and waits. */
 static inline int rig_flush(struct fab_ep *ep, struct fab_verb *verbs, unsigned count)
 {
-    struct fab_req req = {.verbs = verbs, .count = count};
+    struct fab_req req = {.verbs = verbs, .count = count, .view = fab_view(ep)};
     int rc = ep->ops->post(ep, &req);
     if (rc != FAR_OK)
         return rc;
