@@ -45,6 +45,7 @@ void sim_adversary_begin(struct sim *sim)
     sim->adversity = sim->set.adversity;
     sim->faults_used = 0;
     sim->lose_after = sim->lose_half_after = UINT64_MAX;
+    sim->lose_half_changes = 0;
     for (unsigned i = 0; i < SIM_NODES_MAX; i++)
         sim->lost[i] = sim->alone[i] = false;
     sim->tail = sim->gap = sim->tear_in_8 = 0;
@@ -89,8 +90,12 @@ void sim_adversary_begin(struct sim *sim)
         }
     }
     if (sim->set.tails && (sim->adversity & SIM_FAULTS)) {
-        sim->lose_half_after =
-            tape_choose(t, 1u << (6 + tape_choose(t, 12, TAPE_SETUP)), TAPE_SETUP);
+        if (tape_chance(t, 1, 2, TAPE_SETUP))
+            sim->lose_half_changes =
+                1 + tape_choose(t, 1u << tape_choose(t, 12, TAPE_SETUP), TAPE_SETUP);
+        else
+            sim->lose_half_after =
+                tape_choose(t, 1u << (6 + tape_choose(t, 12, TAPE_SETUP)), TAPE_SETUP);
         sim->lose_half_of = tape_choose(t, sim->set.nodes, TAPE_SETUP);
         sim->lose_tail = tape_chance(t, 1, 3, TAPE_SETUP);
     }

@@ -21,6 +21,7 @@ void sim_fault_crash(struct sim *sim, uint32_t client)
     sim->faults_used++;
     c->state = CLIENT_CRASHED;
     sim->alive--;
+    sim_tail_died(sim, client);
     for (size_t i = 0; i < sim->requests; i++)
         if (sim->request[i]->req && sim->request[i]->client == client) {
             sim_site_died(sim, sim->request[i]);
@@ -88,6 +89,7 @@ void sim_stop_faults(struct sim *sim)
     for (unsigned i = 0; i < sim->set.clients; i++)
         sim->client[i].doom_in = 0;
     sim->lose_after = sim->lose_half_after = UINT64_MAX;
+    sim->lose_half_changes = 0;
     for (unsigned i = 0; i < sim->set.nodes; i++)
         sim->lost[i] = false;
 }

@@ -202,7 +202,8 @@ struct sim {
     unsigned holds;
     struct sim_way way[SIM_CLIENTS_MAX * BATCH_MAX * 4];
     unsigned ways;
-    uint64_t lose_half_after; /* events; UINT64_MAX: never */
+    uint64_t lose_half_after;   /* events; UINT64_MAX: never, or not yet known */
+    uint32_t lose_half_changes; /* by atomics there; then it is known. 0: not by these */
     unsigned lose_half_of;
     bool lose_tail;
 
@@ -313,6 +314,8 @@ void sim_client_wait(struct sim_client *c, uint64_t ns);
 void sim_tail_cut(const struct sim *sim, struct sim_request *r);
 /* Is `a` for the head only, and `b` for the tail? Then they have no order. */
 bool sim_tail_apart(const struct sim *sim, const struct sim_verb *a, const struct sim_verb *b);
+/* Does the verb, which is for the head, arrive later than READs of the tail behind it? */
+bool sim_tail_lags(const struct sim *sim, const struct sim_request *r, unsigned verb);
 /* A verb begins. True: it has been at the tail, and comes to the head in a later event. */
 bool sim_tail_begun(struct sim *sim, struct sim_request *r, unsigned verb);
 /* At the head, an atomic has found `old`; a part of a verb is done. */
@@ -334,6 +337,8 @@ void sim_tail_settle(struct sim *sim, struct sim_request *r);
 void sim_tail_settle_all(struct sim *sim);
 /* Loses a head or a tail, when it is time. */
 void sim_tail_lose(struct sim *sim);
+/* A client dies. Perhaps a head that it was writing to does, too. */
+void sim_tail_died(struct sim *sim, uint32_t client);
 /* Of a verb that a harness posts: what an atomic has changed, or a WRITE. */
 void sim_tail_direct(struct sim *sim, const struct fab_verb *v, uint64_t old);
 

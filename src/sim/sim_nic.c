@@ -46,6 +46,13 @@ static void cut_pieces(const struct sim *sim, struct sim_verb *verb)
     verb->left = count == 64 ? UINT64_MAX : (1ull << count) - 1;
 }
 
+/* How long after the request, or after the verb before it, a verb is executed. */
+static uint64_t gap(struct sim *sim, const struct sim_request *r, unsigned i)
+{
+    uint64_t ns = sim_adversary_gap(sim);
+    return sim_tail_lags(sim, r, i) ? ns + sim_adversary_transit(sim, r->client) : ns;
+}
+
 /* ---- stages ---------------------------------------------------------------------------------- */
 
 /* A verb of a stage that begins now may go, once those that go first are done. */
@@ -57,7 +64,7 @@ static void admit(struct sim *sim, struct sim_request *r, unsigned i)
         return;
     verb->state = VERB_DUE;
     if (sim->adversity & SIM_INTERLEAVE)
-        sim_queue_push(sim, EVENT_VERB, sim->now + sim_adversary_gap(sim), r->client, r, i);
+        sim_queue_push(sim, EVENT_VERB, sim->now + gap(sim, r, i), r->client, r, i);
 }
 
 /* The verbs of its stage are done at the head. */
@@ -227,7 +234,7 @@ int sim_nic_post(struct sim *sim, uint32_t client, struct fab_ep *ep, struct fab
         if (r->verb[i].waits > 0)
             continue;
         r->verb[i].state = VERB_DUE;
-        sim_queue_push(sim, EVENT_VERB, arrives + sim_adversary_gap(sim), client, r, i);
+        sim_queue_push(sim, EVENT_VERB, arrives + gap(sim, r, i), client, r, i);
     }
     if (r->unanswered == 0) /* all of it is of later stages */
         go_on(sim, r);
@@ -276,7 +283,7 @@ static void verb_done(struct sim *sim, struct sim_request *r, unsigned i)
             continue;
         later->state = VERB_DUE;
         if (sim->adversity & SIM_INTERLEAVE)
-            sim_queue_push(sim, EVENT_VERB, sim->now + sim_adversary_gap(sim), r->client, r, j);
+            sim_queue_push(sim, EVENT_VERB, sim->now + gap(sim, r, j), r->client, r, j);
     }
     answer(sim, r, i);
 }

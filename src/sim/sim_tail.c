@@ -14,7 +14,8 @@
  *          `publish` or a released lock precedes it. Locks are released in a stage of their own,
  *          the last of their part, so the tail's lock is released before the head's. The request is
  *          answered when the last stage is at the tail.
- * TAIL-T3  `early` and `sum` reach head and tail in any order.
+ * TAIL-T3  `early` and `sum` reach head and tail in any order. A READ of the tail that follows them
+ *          finds them there.
  * TAIL-T4  `place` takes the locks of its client along: they stand at the tail before it. A lock
  *          under which nothing was placed is at the head only.
  * TAIL-T5  `hint` is at the head only.
@@ -26,7 +27,9 @@
  *          same happens when somebody waits for it, or shuts the client out.
  * TAIL-T8  One head or one tail is lost in a run, and the other goes on alone. With the head,
  *          hints are lost, and what its clients had not brought to the tail yet: clients that live
- *          do that again, and take their locks along. With the tail, nothing is.
+ *          do that again, and take their locks along. With the tail, nothing is. That happens at
+ *          any event, or behind an atomic that has changed a word there, or soon after the death
+ *          of a client that was writing there.
  */
 #include "sim/sim_internal.h"
 
@@ -254,6 +257,14 @@ bool sim_tail_apart(const struct sim *sim, const struct sim_verb *a, const struc
            (mark == MARK_LOCK || mark == MARK_HINT) && mark_of(&b->v) != MARK_HEAD;
 }
 
+bool sim_tail_lags(const struct sim *sim, const struct sim_request *r, unsigned i)
+{
+    for (unsigned j = i + 1; sim->set.tails && j < r->count; j++)
+        if (sim_tail_apart(sim, &r->verb[i], &r->verb[j]))
+            return tape_chance(sim->tape, 1, 2, TAPE_ORDER);
+    return false;
+}
+
 void sim_tail_cut(const struct sim *sim, struct sim_request *r)
 {
     unsigned part = 0, first = 0;
@@ -288,12 +299,27 @@ void sim_tail_cut(const struct sim *sim, struct sim_request *r)
     }
 }
 
+/* TAIL-T3: a READ of the tail finds there what goes first. */
+static void bring_before(struct sim *sim, struct sim_request *r, unsigned read)
+{
+    for (unsigned i = 0; i < read; i++) {
+        struct sim_verb *verb = &r->verb[i];
+        enum fab_mark mark = mark_of(&verb->v);
+        if ((mark == MARK_EARLY || mark == MARK_SUM) && verb->state == VERB_DONE &&
+            verb->v.node == r->verb[read].v.node && is_behind(sim, verb) &&
+            sim_request_goes_first(sim, r, i, read))
+            bring(sim, r, i, verb->tail_left);
+    }
+}
+
 bool sim_tail_begun(struct sim *sim, struct sim_request *r, unsigned i)
 {
     struct sim_verb *verb = &r->verb[i];
     enum fab_mark mark = mark_of(&verb->v);
     if (!sim->set.tails)
         return false;
+    if (verb->v.kind == FAB_READ && mark != MARK_HEAD)
+        bring_before(sim, r, i);
     verb->tail_left = verb->v.kind == FAB_WRITE ? verb->left : 0;
     if (mark == MARK_HINT || (mark == MARK_LOCK && verb->stage % 2 == 0))
         verb->at_tail = true;
@@ -310,6 +336,9 @@ void sim_tail_executed(struct sim *sim, struct sim_request *r, unsigned i, uint6
     verb->executed = true;
     if (!sim->set.tails || verb->result == old)
         return;
+    if (verb->v.node == sim->lose_half_of && sim->lose_half_changes > 0 &&
+        --sim->lose_half_changes == 0)
+        sim->lose_half_after = sim->counts.events + tape_choose(sim->tape, 8, TAPE_FAULT);
     if (mark_of(&verb->v) == MARK_LOCK)
         note_lock(sim, r, &verb->v, old, verb->result);
     if (mark_of(&verb->v) != MARK_PUBLISH || !has_tail(sim, verb->v.node))
@@ -491,6 +520,24 @@ void sim_lose_half(struct sim *sim, unsigned node, bool tail)
     sim->lose_half_of = node;
     sim->lose_tail = tail;
     sim->lose_half_after = 0;
+}
+
+void sim_tail_died(struct sim *sim, uint32_t client)
+{
+    if (!sim->set.tails || (sim->lose_half_after == UINT64_MAX && sim->lose_half_changes == 0) ||
+        !tape_chance(sim->tape, 1, 2, TAPE_FAULT))
+        return;
+    for (size_t i = 0; i < sim->requests; i++) {
+        const struct sim_request *r = sim->request[i];
+        if (!r->in_use || !r->req || r->client != client)
+            continue;
+        sim->lose_half_of = r->verb[tape_choose(sim->tape, r->count, TAPE_FAULT)].v.node;
+        sim->lose_tail = false;
+        sim->lose_half_changes = 0;
+        sim->lose_half_after =
+            sim->counts.events +
+            tape_choose(sim->tape, 1u << tape_choose(sim->tape, 8, TAPE_FAULT), TAPE_FAULT);
+    }
 }
 
 void sim_tail_lose(struct sim *sim)
