@@ -17,7 +17,8 @@
  *       the redo (before the first change under the lock), and "done" (after the last change,
  *       before the unlock). Intent and redo have checksums, so one that is torn says nothing: its
  *       lock was not taken, or no change was made. All three carry the same stamp, which no other
- *       use of the line has: it is made of the client's incarnation and a count.
+ *       use of the line has: it is made of the client's incarnation and a count. A redo says that
+ *       the locks are held, so it is a WRITE of MARK_PLACE: whoever can read it finds them held.
  *   JOURNAL-J3  An operation that ends with its line blank has left nothing behind. If the batch
  *       that blanks it fails, or the operation gives up before, the line is left. This client
  *       recovers it itself, later, when no verb of the failed batch can arrive any more. It does
@@ -349,7 +350,7 @@ void journal_redo(struct op *op, struct journal *j, const void *data, size_t len
     redo->len = len;
     memcpy(redo->data, data, len);
     redo->sum = redo_sum(redo, len);
-    batch_write(&op->batch, MARK_EARLY, j->at, offsetof(struct journal_line, redo), redo,
+    batch_write(&op->batch, MARK_PLACE, j->at, offsetof(struct journal_line, redo), redo,
                 (uint32_t)(offsetof(struct journal_redo, data) + len));
 }
 
