@@ -332,6 +332,56 @@ TEST(a_lock_is_not_released_before_two_epochs_have_passed)
     expect_ok(actor_go_on(&A));
 }
 
+static uint64_t since(void)
+{
+    return store_rig_get(&rig, sub.part.anchor, offsetof(struct rcuckoo_anchor, since));
+}
+
+/* As far as those let it that are dead, or stopped. */
+static void let_the_epoch_go_on(void)
+{
+    struct actor *all[] = {&A, &B, &D};
+    for (unsigned i = 0; i < 60; i++) {
+        struct actor *a = all[i % 3];
+        if (a->s && (!a->fiber || fiber_finished(a->fiber))) {
+            client_hurry_epoch(&a->s->client);
+            expect_ok(get_key(a, 6, 0));
+        }
+    }
+}
+
+/* RCUCKOO-C9: A dies when its recovery has cleared R, and C when it has set R again. In between, D
+ * takes the lock. The epoch that A noted before says nothing of D. */
+TEST(an_epoch_counts_only_for_the_closing_that_it_was_noted_for)
+{
+    open_table();
+    struct place locked = anchor_place(&sub, A_FAA, rcuckoo_word_at(0), BEFORE_REQUEST);
+    struct place closes = anchor_place(&sub, A_MCAS, rcuckoo_word_at(0), AFTER_REQUEST);
+    struct place clears = closes;
+    clears.nth = 2;
+    expect_ok(put_key(&B, 6, 6));
+    actor_join(&D);
+    unsigned waiting = die_with_an_intent();
+    let_the_epoch_go_on();
+    actor_reach(&D, locked, put_key, 8, 8);
+    assert_int_equal(recover_slot(&A, waiting, 0), FAR_TIMEOUT);
+    assert_true(since() > 0);
+    expect_ok(actor_go_on(&D));
+    actor_reach(&A, clears, recover_slot, waiting, 0);
+    assert_int_equal(lock_word(), 0);
+    let_the_epoch_go_on();
+    expect_ok(recover_slot(&B, kill_actor(&A), 0));
+    actor_reach(&D, locked, put_key, 9, 9);
+    actor_join(&C);
+    actor_reach(&C, closes, recover_slot, waiting, 0);
+    assert_int_equal(lock_word(), RCUCKOO_REPAIR | 1);
+    expect_ok(recover_slot(&B, kill_actor(&C), 0));
+    let_the_epoch_go_on();
+    (void)recover_slot(&B, waiting, 0);
+    assert_int_equal(lock_word(), RCUCKOO_REPAIR | 1);
+    expect_ok(actor_go_on(&D));
+}
+
 /* RCUCKOO-C9: nobody takes the lock while its holder is looked for. */
 TEST(a_recovery_closes_the_words_before_it_reads_lines)
 {
@@ -680,6 +730,7 @@ int main(void)
         cmocka_unit_test(a_redo_unlocks_once),
         cmocka_unit_test(a_change_that_was_unlocked_is_not_made_again),
         cmocka_unit_test(a_line_stays_until_its_locks_are_released),
+        cmocka_unit_test(an_epoch_counts_only_for_the_closing_that_it_was_noted_for),
         cmocka_unit_test(a_recovery_closes_the_words_before_it_reads_lines),
         cmocka_unit_test(the_death_of_an_idle_client_closes_nothing),
         cmocka_unit_test(a_recovery_does_not_wait_for_a_lock_that_was_free),

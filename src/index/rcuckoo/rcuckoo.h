@@ -67,9 +67,11 @@
  *       blank. Then its operation has released its locks (RCUCKOO-C5), and what the line says now
  *       was written after R was set, so it takes none. A line may also stay as it is, of a client
  *       that changes nothing for a while. Then this waits until all operations have ended that were
- *       in flight when R was set: the epoch has gone on by two. Then the lines are read again,
- *       since a client may have been shut out in the middle, or have left its line. (That may take
- *       long when clients die often: the epoch waits for dead clients that are not fenced yet.)
+ *       in flight when R was set: the epoch has gone on by two. (An epoch that was noted when R was
+ *       set before does not count, so it is cleared before R is set.) Then the lines are read
+ *       again, since a client may have been shut out in the middle, or have left its line. (That
+ *       may take long when clients die often: the epoch waits for dead clients that are not fenced
+ *       yet.)
  *   RCUCKOO-C10  Then the lock is released, unless a line with a redo that is not done names it,
  *       too, be its client dead or alive. That line surely holds it, and its recovery releases it.
  *   RCUCKOO-C11  A subtable is split, or read as a whole, by the client whose name is in its

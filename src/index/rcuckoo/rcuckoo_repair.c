@@ -34,6 +34,7 @@ struct repair {
     bool refused;      /* another line's stamp is in the anchor */
     bool found_closed; /* R was set in all words before this recovery, */
     bool closed;       /* by an earlier attempt at it */
+    bool open;         /* R was clear in a word at a look */
     bool living;       /* a living client's line names one of the locks */
     bool again;        /* the lines are being read again */
     unsigned count;    /* lines of living clients that named a lock at the first look */
@@ -196,6 +197,7 @@ static int look(struct repair *r, bool *some)
     int rc = batch_flush(&op->batch);
     *some = false;
     for (unsigned i = 0; i < r->locks.count && rc == FAR_OK; i++) {
+        r->open |= !(op_result(op, n[i]) & RCUCKOO_REPAIR);
         r->free[i] |= ~op_result(op, n[i]);
         r->held[i] = r->locks.lock[i].mask & ~r->free[i];
         *some |= r->held[i] != 0;
@@ -224,7 +226,16 @@ static int look_for_a_while(struct repair *r, bool *some)
     return rc;
 }
 
-/* RCUCKOO-C9: sets R. */
+static void set_since(struct repair *r, uint64_t epoch)
+{
+    uint64_t *word = op_next_word(r->op);
+    *word = epoch;
+    batch_write(&r->op->batch, MARK_EARLY, r->sub.part.anchor,
+                offsetof(struct rcuckoo_anchor, since), word, 8);
+}
+
+/* RCUCKOO-C9: sets R. What an earlier closing has noted in `since` goes first: others may have
+ * taken locks since then. */
 static int close_words(struct repair *r)
 {
     struct op *op = r->op;
@@ -233,6 +244,11 @@ static int close_words(struct repair *r)
     int rc = claim(r);
     if (rc != FAR_OK)
         return rc;
+    bool begins = r->open || r->anchor.repair != stamp;
+    if (begins) {
+        set_since(r, 0);
+        batch_fence(&op->batch);
+    }
     for (unsigned i = 0; i < r->locks.count; i++)
         n[i] = op_mcas(op, MARK_LOCK, r->sub.part.anchor, word_at(r, i), 0, 0, RCUCKOO_REPAIR,
                        RCUCKOO_REPAIR);
@@ -240,16 +256,8 @@ static int close_words(struct repair *r)
     r->found_closed = rc == FAR_OK;
     for (unsigned i = 0; i < r->locks.count && r->found_closed; i++)
         r->found_closed = op_result(op, n[i]) & RCUCKOO_REPAIR;
-    r->closed = r->found_closed && r->anchor.repair == stamp;
+    r->closed = r->found_closed && !begins;
     return rc;
-}
-
-static void set_since(struct repair *r, uint64_t epoch)
-{
-    uint64_t *word = op_next_word(r->op);
-    *word = epoch;
-    batch_write(&r->op->batch, MARK_EARLY, r->sub.part.anchor,
-                offsetof(struct rcuckoo_anchor, since), word, 8);
 }
 
 /* RCUCKOO-C9: have all operations ended that were in flight when R was set? Asked before lines are
