@@ -50,7 +50,9 @@ static void cut_pieces(const struct sim *sim, struct sim_verb *verb)
 static uint64_t gap(struct sim *sim, const struct sim_request *r, unsigned i)
 {
     uint64_t ns = sim_adversary_gap(sim);
-    return sim_tail_lags(sim, r, i) ? ns + sim_adversary_transit(sim, r->client) : ns;
+    if (!sim_tail_lags(sim, r, i))
+        return ns;
+    return ns + (sim_adversary_transit(sim, r->client) << tape_choose(sim->tape, 4, TAPE_DELAY));
 }
 
 /* ---- stages ---------------------------------------------------------------------------------- */
