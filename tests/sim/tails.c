@@ -3,6 +3,7 @@
  *
  * What is allowed must occur under some seed, and what is forbidden under none.
  */
+#include "check/check.h"
 #include "sim/rig.h"
 
 #define X         64u
@@ -141,12 +142,37 @@ static void a_lock_goes_along_with_its_owner(void **state)
     assert_int_equal(count(tail, shown), 0);
 }
 
+/* With a wrong mark of the epoch of SHARD's resize nothing is lost, but no table grows. */
+static void tables_grow(void **state)
+{
+    struct check_settings s = {.index = "shard",
+                               .clients = 3,
+                               .keys = 3,
+                               .ops = 25,
+                               .adversity = ADVERSITY,
+                               .profile = SIM_IB,
+                               .tails = true};
+    struct check *c = check_new();
+    struct check_result r;
+    unsigned alone = 0, grown = 0; /* runs with one table; those in which it grew */
+    (void)state;
+    assert_non_null(c);
+    for (unsigned seed = 1; seed <= 200; seed++) {
+        rig_expect_passed(c, &s, seed, &r);
+        alone += r.coverage.tables == 1;
+        grown += r.coverage.tables == 1 && r.coverage.restructured > 0;
+    }
+    check_free(c);
+    assert_true(alone > 0 && 3 * grown > alone);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_published_or_placed_is_never_missing),
         cmocka_unit_test(a_hint_is_for_readers_of_the_head_and_gets_lost_with_it),
         cmocka_unit_test(a_lock_goes_along_with_its_owner),
+        cmocka_unit_test(tables_grow),
     };
     return cmocka_run_group_tests(tests, rig_set_up, rig_tear_down);
 }
