@@ -63,6 +63,8 @@ struct fiber {
     enum fiber_state state;
     fiber_fn *fn;
     void *arg;
+    fiber_fn *outside; /* what its resumer is to call; NULL: nothing */
+    void *outside_arg;
     char *map; /* the guard page, then the stack */
     char *stack;
     size_t stack_bytes;
@@ -243,11 +245,17 @@ __attribute__((noinline)) void fiber_resume(struct fiber *f)
     ASSERT(f->state == FIBER_READY || f->state == FIBER_SUSPENDED);
     struct fiber *resumer = current;
     f->state = FIBER_RUNNING;
-    current = f;
-    to_fiber(f);
-    f->context = jump_fcontext(f->context, f).from;
-    at_resumer(f);
-    current = resumer;
+    for (;;) {
+        current = f;
+        to_fiber(f);
+        f->context = jump_fcontext(f->context, f).from;
+        at_resumer(f);
+        current = resumer;
+        if (__builtin_expect(!f->outside, 1))
+            return;
+        f->outside(f->outside_arg);
+        f->outside = NULL;
+    }
 }
 
 __attribute__((noinline)) void fiber_yield(void)
@@ -255,6 +263,15 @@ __attribute__((noinline)) void fiber_yield(void)
     struct fiber *f = current;
     ASSERT(f);
     f->state = FIBER_SUSPENDED;
+    suspend(f);
+}
+
+__attribute__((noinline)) void fiber_outside(fiber_fn *fn, void *arg)
+{
+    struct fiber *f = current;
+    ASSERT(f);
+    f->outside = fn;
+    f->outside_arg = arg;
     suspend(f);
 }
 

@@ -28,6 +28,10 @@ void fiber_destroy(struct fiber *f);
 void fiber_resume(struct fiber *f);
 void fiber_yield(void);
 
+/* Lets the resumer of the running fiber call fn(arg), and goes on. So what the function waits for,
+ * the resumer waits for. */
+void fiber_outside(fiber_fn *fn, void *arg);
+
 /* The fiber this code runs on, or NULL on the thread's own stack. */
 struct fiber *fiber_current(void);
 

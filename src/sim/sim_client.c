@@ -66,16 +66,23 @@ struct sim_client *sim_client_running(struct sim *sim)
     return sim->running == NOBODY ? NULL : &sim->client[sim->running];
 }
 
-/* Operations on the ring run on fibers of their own; they wait by yielding to the client's fiber,
- * which is the one that gets here. */
-void sim_client_give_way(struct sim_client *c, enum client_state state)
+static void give_way(void *client)
 {
-    struct sim *sim = c->sim;
+    struct sim *sim = ((struct sim_client *)client)->sim;
     uint32_t me = sim->running;
-    ASSERT(fiber_current() == c->fiber);
-    c->state = state;
     fiber_yield();
     ASSERT(sim->running == me);
+}
+
+/* Operations on the ring run on fibers of their own. They wait by yielding to the client's fiber,
+ * or let the whole client wait, as for voters. */
+void sim_client_give_way(struct sim_client *c, enum client_state state)
+{
+    c->state = state;
+    if (fiber_current() == c->fiber)
+        give_way(c);
+    else
+        fiber_outside(give_way, c);
 }
 
 void sim_client_wait(struct sim_client *c, uint64_t ns)
