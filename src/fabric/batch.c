@@ -218,6 +218,7 @@ static int post_one(struct batch *b, struct fab_verb *verbs, unsigned count)
     b->req.count = count;
     b->req.done = false;
     b->req.away = 0;
+    b->req.rest_done = false;
     b->req.tell = NULL; /* what is done at once is not waited for */
     int rc = ep->ops->post(ep, &b->req);
     if (rc != FAR_OK)
@@ -233,20 +234,85 @@ static int post_one(struct batch *b, struct fab_verb *verbs, unsigned count)
     return b->req.status;
 }
 
-/* Posts a part of a verb, if it may still write. Once something was written, a refusal leaves the
- * outcome of the whole in doubt, though that of the piece is known. */
+#define VIEW_TURNS 16
+
+/* Did nodes refuse the post because of its view, and did all others execute it? */
+static bool is_of_old_view(const struct batch *b, int rc)
+{
+    return (rc == FAR_FENCED || (rc == FAR_UNKNOWN && b->req.rest_done)) && b->policy &&
+           b->policy->learn && !b->outside_views &&
+           __atomic_load_n(&b->ep->view_refused, __ATOMIC_RELAXED) > b->req.view;
+}
+
+/* Learns the newest view, unless another batch has since, and may still write then. */
+static int learn_view(struct batch *b, bool writes)
+{
+    int rc = FAR_OK;
+
+    if (fab_view(b->ep) <= b->req.view)
+        rc = b->policy->learn(b->policy);
+    if (rc == FAR_OK && writes && !may_write(b))
+        rc = err_fail(FAR_FENCED, "%s", b->policy->refusal);
+    return rc;
+}
+
+/* Posts again what did not happen, in the newest view. So whoever flushes does not notice that a
+ * view has begun. Once a part of the post was executed, a failure leaves the whole in doubt. */
+static __attribute__((noinline)) int post_in_new_view(struct batch *b, const struct fab_verb *verbs,
+                                                      unsigned count, bool writes, int rc)
+{
+    struct fab_verb again[BATCH_MAX + PIGGYBACK_VERBS];
+    bool executed = false;
+
+    ASSERT(count <= sizeof again / sizeof *again);
+    memcpy(again, verbs, count * sizeof *again);
+    for (unsigned turn = 0; turn < VIEW_TURNS && is_of_old_view(b, rc); turn++) {
+        uint64_t nodes = rc == FAR_FENCED ? UINT64_MAX : b->req.away;
+        unsigned left = 0;
+
+        executed |= rc != FAR_FENCED;
+        for (unsigned i = 0; i < count; i++)
+            if (nodes >> again[i].node & 1)
+                again[left++] = again[i];
+        count = left;
+        b->in_doubt = false;
+        rc = learn_view(b, writes);
+        if (rc != FAR_OK)
+            break;
+        rc = post_one(b, again, count);
+    }
+    if (rc == FAR_OK || !executed)
+        return rc;
+    b->req.away = 0;
+    b->in_doubt = true;
+    return FAR_UNKNOWN;
+}
+
+static int post_in_view(struct batch *b, struct fab_verb *verbs, unsigned count, bool writes)
+{
+    int rc = post_one(b, verbs, count);
+
+    return __builtin_expect(rc != FAR_OK, 0) && is_of_old_view(b, rc)
+               ? post_in_new_view(b, verbs, count, writes, rc)
+               : rc;
+}
+
+/* Posts a part of a verb, if it may still write. Once something was written, a failure leaves the
+ * outcome of the whole in doubt, though that of the piece may be known. */
 static int post_piece(struct batch *b, struct fab_verb *piece, bool *written)
 {
-    if (piece->kind != FAB_READ && !may_write(b)) {
-        b->in_doubt = *written;
-        return err_fail(*written ? FAR_UNKNOWN : FAR_FENCED, "%s", b->policy->refusal);
-    }
-    int rc = post_one(b, piece, 1);
-    if (rc == FAR_FENCED && *written) { /* the node's view has changed */
+    bool writes = piece->kind != FAB_READ;
+    int rc = FAR_FENCED;
+
+    if (!writes || may_write(b))
+        rc = post_in_view(b, piece, 1, writes);
+    else
+        (void)err_fail(FAR_FENCED, "%s", b->policy->refusal);
+    if (rc != FAR_OK && *written) {
         b->in_doubt = true;
         return FAR_UNKNOWN;
     }
-    *written |= piece->kind != FAB_READ;
+    *written |= writes;
     return rc;
 }
 
@@ -290,7 +356,7 @@ static int post_and_wait(struct batch *b, struct fab_verb *verbs, unsigned count
         b->tap->posted(b->tap, verbs, count);
     ep->under_way += count;
     bool pieces = writes && goes_in_pieces(b);
-    int rc = pieces ? post_in_pieces(b, verbs, count) : post_one(b, verbs, count);
+    int rc = pieces ? post_in_pieces(b, verbs, count) : post_in_view(b, verbs, count, writes);
     ep->under_way -= count;
     if (pieces && rc == FAR_FENCED) /* the first piece that writes was refused */
         return rc;

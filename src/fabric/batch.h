@@ -105,6 +105,10 @@ struct batch_policy {
     const char *refusal;
     /* Called when a post that writes has failed and may take effect later (FABRIC-F5). */
     void (*failed)(const struct batch_policy *policy);
+    /* Called when nodes have refused a post because its view is old: learns the newest view, and
+     * sets that of the endpoint. What did not happen is then posted again. NULL: the flush
+     * fails. */
+    int (*learn)(const struct batch_policy *policy);
     struct batch_piggyback *piggyback; /* NULL: none */
 };
 

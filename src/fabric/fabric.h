@@ -101,6 +101,9 @@ struct fab_req {
      * will. */
     uint64_t away;
     int away_status;
+    /* Set to false by the poster. With FAR_UNKNOWN: the nodes of `away` have refused it for its
+     * view, and all other nodes have executed their verbs (FABRIC-F6). */
+    bool rest_done;
     const struct fab_site *site; /* that posts it; NULL: none */
 };
 

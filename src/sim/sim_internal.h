@@ -312,8 +312,9 @@ void sim_client_wait(struct sim_client *c, uint64_t ns);
 
 /* Cuts a request that is posted into stages. Verbs of earlier stages go first. */
 void sim_tail_cut(const struct sim *sim, struct sim_request *r);
-/* Is `a` for the head only, and `b` for the tail? Then they have no order. */
-bool sim_tail_apart(const struct sim *sim, const struct sim_verb *a, const struct sim_verb *b);
+/* Must verb i be done before verb j begins? */
+bool sim_tail_goes_first(const struct sim *sim, const struct sim_request *r, unsigned i,
+                         unsigned j);
 /* Does the verb, which is for the head, arrive later than READs of the tail behind it? */
 bool sim_tail_lags(const struct sim *sim, const struct sim_request *r, unsigned verb);
 /* A verb begins. True: it has been at the tail, and comes to the head in a later event. */
@@ -348,9 +349,6 @@ void sim_tail_direct(struct sim *sim, const struct fab_verb *v, uint64_t old);
 struct sim_request *sim_request_take(struct sim *sim);
 /* Frees the request if nothing of it is under way. */
 void sim_request_release(struct sim_request *r);
-/* Must verb i be done before verb j begins? */
-bool sim_request_goes_first(const struct sim *sim, const struct sim_request *r, unsigned i,
-                            unsigned j);
 /* Queues the answer, once. */
 void sim_request_report(struct sim *sim, struct sim_request *r, uint64_t after);
 /* What has not executed yet never will. Atomics that have begun are finished. */

@@ -19,7 +19,8 @@
  *         (FABRIC-F5).
  * NIC-N7  A node asks for its view when a request's first verb there begins. If the request names
  *         an older one, nothing of it happens there. Otherwise all of it goes on there, even if the
- *         view is raised meanwhile: fence_view() then waits for it (FABRIC-F6).
+ *         view is raised meanwhile: fence_view() then waits for it (FABRIC-F6). Other nodes may
+ *         execute their verbs all the same.
  */
 #include "sim/sim_internal.h"
 
@@ -172,7 +173,7 @@ static void init_verbs(struct sim *sim, struct sim_request *r, const struct fab_
             if (r->verb[i].v.node == v->node && r->verb[i].fence > verb->fence)
                 verb->fence = r->verb[i].fence;
         for (unsigned i = 0; i < j; i++)
-            verb->waits += sim_request_goes_first(sim, r, i, j);
+            verb->waits += sim_tail_goes_first(sim, r, i, j);
         verb->waits += verb->stage > 0; /* until that begins */
         r->unanswered += verb->stage == 0;
         if (v->kind <= FAB_WRITE)
@@ -280,7 +281,7 @@ static void verb_done(struct sim *sim, struct sim_request *r, unsigned i)
         sim->client[r->client].late[verb->v.node]--;
     for (unsigned j = i + 1; j < r->count; j++) {
         struct sim_verb *later = &r->verb[j];
-        if (later->state != VERB_WAITING || !sim_request_goes_first(sim, r, i, j) ||
+        if (later->state != VERB_WAITING || !sim_tail_goes_first(sim, r, i, j) ||
             --later->waits > 0)
             continue;
         later->state = VERB_DUE;
@@ -503,9 +504,22 @@ static bool is_refused(struct sim *sim, struct sim_request *r, unsigned i)
     }
     r->req->away |= bit;
     r->req->away_status = FAR_FENCED;
-    r->refused = view;
-    sim_request_fail(sim, r, r->any_executed ? FAR_UNKNOWN : FAR_FENCED);
+    bool begins = r->refused == 0;
+    r->refused = view > r->refused ? view : r->refused;
+    if (!sim->set.tails && (!begins || tape_chance(sim->tape, 1, 2, TAPE_ORDER)))
+        verb_done(sim, r, i); /* without effect; other nodes execute theirs */
+    else
+        sim_request_fail(sim, r, r->any_executed ? FAR_UNKNOWN : FAR_FENCED);
     return true;
+}
+
+/* All is answered, but nodes have refused their part. */
+static void end_refused(struct sim_request *r)
+{
+    if (r->refused == 0 || r->status != FAR_OK)
+        return;
+    r->status = r->any_executed ? FAR_UNKNOWN : FAR_FENCED;
+    r->req->rest_done = r->any_executed;
 }
 
 void sim_nic_verb(struct sim *sim, const struct event *e)
@@ -557,12 +571,16 @@ void sim_nic_request(struct sim *sim, const struct event *e)
                 ready[count++] = i;
         ASSERT(count > 0); /* no verb waits for a later one */
         unsigned i = ready[tape_choose(sim->tape, count, TAPE_ORDER)];
-        if (node_is_gone(sim, r, i) || is_refused(sim, r, i))
+        if (node_is_gone(sim, r, i))
             break;
-        (void)begin_verb(sim, r, i);
-        while (!step(sim, r, i))
-            continue; /* ends: every step takes a piece */
-        verb_done(sim, r, i);
+        if (!is_refused(sim, r, i)) {
+            (void)begin_verb(sim, r, i);
+            while (!step(sim, r, i))
+                continue; /* ends: every step takes a piece */
+            verb_done(sim, r, i);
+        }
+        if (r->verb[i].state != VERB_DONE)
+            break;
         left--;
     }
     sim_request_release(r);
@@ -613,6 +631,7 @@ void sim_nic_complete(struct sim *sim, const struct event *e)
         copy_buffers(r);
         count_late(sim, r);
         sim_site_completed(sim, r);
+        end_refused(r);
         for (unsigned node = 0; r->refused != 0 && node < sim->set.nodes; node++)
             if (r->req->away >> node & 1)
                 (void)fab_view_refused(r->ep, node, r->view, r->refused);

@@ -1,4 +1,4 @@
-/* Requests under way: taking and releasing them, the order of their verbs, and how they end. */
+/* Requests under way: taking and releasing them, and how they end. */
 #include "sim/sim_internal.h"
 
 #include <stdlib.h>
@@ -50,18 +50,6 @@ void sim_request_drop_all(struct sim *sim)
     sim->busy_count = sim->ways = sim->holds = 0;
 }
 
-bool sim_request_goes_first(const struct sim *sim, const struct sim_request *r, unsigned i,
-                            unsigned j)
-{
-    const struct sim_verb *a = &r->verb[i], *b = &r->verb[j];
-    if (a->stage > b->stage || sim_tail_apart(sim, a, b))
-        return false;
-    if (!(sim->set.adversity & SIM_REORDER))
-        return true;
-    unsigned pair = ORDER(fab_class_of(a->v.kind), fab_class_of(b->v.kind));
-    return a->v.node == b->v.node && (i < b->fence || (sim->fab.order & pair));
-}
-
 void sim_request_report(struct sim *sim, struct sim_request *r, uint64_t after)
 {
     if (r->reported || !r->req || sim->client[r->client].state == CLIENT_CRASHED)
@@ -90,7 +78,7 @@ void sim_request_stray(struct sim *sim, struct sim_request *r)
         struct sim_verb *verb = &r->verb[j];
         bool lost = j >= lands || verb->v.kind == FAB_READ; /* its client has got the answer */
         for (unsigned i = 0; i < j && !lost; i++)
-            lost = r->verb[i].state == VERB_CANCELLED && sim_request_goes_first(sim, r, i, j);
+            lost = r->verb[i].state == VERB_CANCELLED && sim_tail_goes_first(sim, r, i, j);
         if (lost && verb->state <= VERB_DUE && !verb->half)
             verb->state = VERB_CANCELLED;
     }

@@ -250,17 +250,29 @@ static bool is_at_tail(const struct sim *sim, const struct sim_request *r, const
     return own && word & own->bits;
 }
 
-bool sim_tail_apart(const struct sim *sim, const struct sim_verb *a, const struct sim_verb *b)
+/* Is `a` for the head only, and `b` for the tail? Then they have no order. */
+static bool is_apart(const struct sim *sim, const struct sim_verb *a, const struct sim_verb *b)
 {
     enum fab_mark mark = mark_of(&a->v);
     return has_tail(sim, b->v.node) && a->v.kind != FAB_READ && b->v.kind == FAB_READ &&
            (mark == MARK_LOCK || mark == MARK_HINT) && mark_of(&b->v) != MARK_HEAD;
 }
 
+bool sim_tail_goes_first(const struct sim *sim, const struct sim_request *r, unsigned i, unsigned j)
+{
+    const struct sim_verb *a = &r->verb[i], *b = &r->verb[j];
+    if (a->stage > b->stage || is_apart(sim, a, b))
+        return false;
+    if (!(sim->set.adversity & SIM_REORDER))
+        return true;
+    unsigned pair = ORDER(fab_class_of(a->v.kind), fab_class_of(b->v.kind));
+    return a->v.node == b->v.node && (i < b->fence || (sim->fab.order & pair));
+}
+
 bool sim_tail_lags(const struct sim *sim, const struct sim_request *r, unsigned i)
 {
     for (unsigned j = i + 1; sim->set.tails && j < r->count; j++)
-        if (sim_tail_apart(sim, &r->verb[i], &r->verb[j]))
+        if (is_apart(sim, &r->verb[i], &r->verb[j]))
             return tape_chance(sim->tape, 1, 2, TAPE_ORDER);
     return false;
 }
@@ -307,7 +319,7 @@ static void bring_before(struct sim *sim, struct sim_request *r, unsigned read)
         enum fab_mark mark = mark_of(&verb->v);
         if ((mark == MARK_EARLY || mark == MARK_SUM) && verb->state == VERB_DONE &&
             verb->v.node == r->verb[read].v.node && is_behind(sim, verb) &&
-            sim_request_goes_first(sim, r, i, read))
+            sim_tail_goes_first(sim, r, i, read))
             bring(sim, r, i, verb->tail_left);
     }
 }

@@ -108,7 +108,7 @@ static void a_long_write_stops_when_the_lease_has_passed(void **state)
     close_rig(r);
 }
 
-static struct fab_ep *fencer;
+static struct fab_ep *fencer, *learner;
 static unsigned fence_at;
 
 /* The node's view is raised just before that piece. */
@@ -153,6 +153,68 @@ static void a_long_write_stops_when_its_view_is_refused(void **state)
     }
 }
 
+static int learn(const struct batch_policy *p)
+{
+    (void)p;
+    learner->view = learner->view_refused;
+    return FAR_OK;
+}
+
+/* If it can learn the new view, it goes on with the piece that was refused. */
+static void a_long_write_goes_on_in_a_new_view(void **state)
+{
+    static const struct batch_policy views = {
+        .may_write = may_write_and_fence, .refusal = "no", .failed = failed, .learn = learn};
+
+    (void)state;
+    for (fence_at = 1; fence_at < 11; fence_at++) {
+        struct rig *r = open_rig(false), *other = rig_on(r->fab);
+        uint64_t word = 0;
+
+        r->fab->caps |= FAB_CAP_VIEW_PIECES;
+        fencer = other->ep;
+        learner = r->ep;
+        lease = (typeof(lease)){0};
+        r->ep->view = 1;
+        r->b.policy = &views;
+        batch_write(&r->b, MARK_EARLY, FROM, 0, r->buf, BYTES);
+        batch_faa(&r->b, MARK_PUBLISH, WORD, 0, 1, r->buf + BYTES / 8);
+        assert_int_equal(batch_flush(&r->b), FAR_OK);
+        r->b.policy = NULL;
+        r->ep->view = 0;
+        assert_int_equal(lease.failed, 0);
+        assert_int_equal(written(r, &word), BYTES / 8);
+        assert_int_equal(word, 1);
+        rig_free(other);
+        close_rig(r);
+    }
+}
+
+/* Here a post is one piece, and asks again before it is posted again. */
+static void behind_learning_a_view_the_lease_may_have_passed(void **state)
+{
+    static const struct batch_policy views = {
+        .may_write = may_write, .refusal = "no", .failed = failed, .learn = learn};
+    struct rig *r = open_rig(false);
+    uint64_t word = 0;
+
+    (void)state;
+    for (unsigned allowed = 1; allowed < 3; allowed++) {
+        r->ep->view = 2 * allowed - 1;
+        assert_int_equal(rig_fence_view(r, 0, 2 * allowed), FAR_OK);
+        learner = r->ep;
+        lease = (typeof(lease)){.allowed = allowed};
+        r->b.policy = &views;
+        batch_faa(&r->b, MARK_PUBLISH, WORD, 0, 1, r->buf + BYTES / 8);
+        assert_int_equal(batch_flush(&r->b), allowed == 1 ? FAR_FENCED : FAR_OK);
+        r->b.policy = NULL;
+        (void)written(r, &word);
+        assert_int_equal(word, allowed - 1);
+    }
+    r->ep->view = 0;
+    close_rig(r);
+}
+
 static void other_fabrics_ask_once(void **state)
 {
     uint64_t word = 0;
@@ -172,6 +234,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_long_write_stops_when_the_lease_has_passed),
         cmocka_unit_test(a_long_write_stops_when_its_view_is_refused),
+        cmocka_unit_test(a_long_write_goes_on_in_a_new_view),
+        cmocka_unit_test(behind_learning_a_view_the_lease_may_have_passed),
         cmocka_unit_test(other_fabrics_ask_once),
     };
 

@@ -19,6 +19,7 @@
 
 typedef int conformance_opener(struct fab **fab);
 static conformance_opener *conformance_open;
+static const char *conformance_name;
 
 static int conformance_setup(void **state)
 {
@@ -796,6 +797,79 @@ static void a_node_that_refuses_has_nothing_of_the_request(void **state)
     rig_free(other);
 }
 
+static struct rig *learner;
+static int learning; /* how it ends */
+
+static int learn(const struct batch_policy *policy)
+{
+    (void)policy;
+    if (learning == FAR_OK)
+        learner->ep->view = learner->ep->view_refused;
+    return learning;
+}
+
+static void note_failure(const struct batch_policy *policy)
+{
+    (void)policy;
+}
+
+/* Adds 1 on each node, of which the last one knows a newer view. */
+static int add_in_old_view(struct rig *r, struct rig *other, int learns)
+{
+    static const struct batch_policy policy = {.learn = learn, .failed = note_failure};
+    unsigned last = r->fab->nodes - 1;
+    uint32_t base = newest_view(other);
+
+    for (unsigned n = 0; n <= last; n++)
+        rig_set(other, gaddr_make(n, VIEW_AT), 0, 0);
+    r->ep->view = base + 1;
+    rig_get(r, gaddr_make(last, VIEW_AT), 0);
+    assert_int_equal(rig_fence_view(other, last, base + 2), FAR_OK);
+    learner = r;
+    learning = learns;
+    r->b.policy = &policy;
+    for (unsigned n = 0; n <= last; n++)
+        batch_faa(&r->b, MARK_PUBLISH, gaddr_make(n, VIEW_AT), 0, 1, &r->buf[n]);
+    int rc = batch_flush(&r->b);
+    r->b.policy = NULL;
+    r->ep->view = 0;
+    return rc;
+}
+
+static void what_an_old_view_did_not_do_is_done_in_the_new_one(void **state)
+{
+    struct rig *r = *state;
+
+    if (!r->fab->ops->fence_view)
+        skip();
+    struct rig *other = rig_on(r->fab);
+    int rc = add_in_old_view(r, other, FAR_OK);
+    if (strncmp(conformance_name, "verbs:", 6) == 0) /* the connection was of the older view */
+        assert_true(rc == FAR_OK || rc == FAR_UNKNOWN || rc == FAR_UNREACHABLE);
+    else
+        assert_int_equal(rc, FAR_OK);
+    for (unsigned n = 0; n < r->fab->nodes; n++)
+        assert_in_range(rig_get(other, gaddr_make(n, VIEW_AT), 0), rc == FAR_OK, 1);
+    rig_free(other);
+}
+
+/* Then what was done on other nodes stays, so the outcome of the whole is not known. */
+static void a_new_view_cannot_be_learned(void **state)
+{
+    struct rig *r = *state;
+    unsigned last = r->fab->nodes - 1;
+
+    if (!r->fab->ops->fence_view)
+        skip();
+    struct rig *other = rig_on(r->fab);
+    int rc = add_in_old_view(r, other, FAR_UNREACHABLE);
+    uint64_t first = rig_get(other, gaddr_make(0, VIEW_AT), 0);
+    assert_true(rc == FAR_UNKNOWN || rc == FAR_UNREACHABLE);
+    assert_true(first == 0 || rc == FAR_UNKNOWN);
+    assert_int_equal(rig_get(other, gaddr_make(last, VIEW_AT), 0), 0);
+    rig_free(other);
+}
+
 /* Requests of several views on one endpoint, before anybody refuses one: each is executed. */
 static void a_change_of_view_loses_no_request(void **state)
 {
@@ -896,6 +970,8 @@ static int conformance(const char *name, conformance_opener *open)
         CASE(a_client_can_have_its_own_view_refused),
         CASE(endpoints_have_views_of_their_own),
         CASE(a_node_that_refuses_has_nothing_of_the_request),
+        CASE(what_an_old_view_did_not_do_is_done_in_the_new_one),
+        CASE(a_new_view_cannot_be_learned),
         CASE(a_change_of_view_loses_no_request),
         CASE(a_view_fence_ends_work_under_way),
         CASE(litmus_orders_hold),
@@ -907,6 +983,7 @@ static int conformance(const char *name, conformance_opener *open)
     };
 
     conformance_open = open;
+    conformance_name = name;
     return cmocka_run_group_tests_name(name, cases, NULL, NULL);
 }
 

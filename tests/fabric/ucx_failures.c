@@ -117,6 +117,42 @@ static void a_node_that_dies_is_named_and_found_again(void **state)
     close_rig(r);
 }
 
+static struct rig *learner;
+
+static int learn(const struct batch_policy *policy)
+{
+    (void)policy;
+    learner->ep->view = learner->ep->view_refused;
+    return FAR_OK;
+}
+
+static void note_failure(const struct batch_policy *policy)
+{
+    (void)policy;
+}
+
+/* What became of its part is not known, so learning the view does not make it known. */
+static void a_silent_node_beside_one_with_a_newer_view(void **state)
+{
+    static const struct batch_policy policy = {.learn = learn, .failed = note_failure};
+
+    (void)state;
+    memd_start(&node[0], 0, in_memory);
+    memd_start(&node[1], 0, in_memory);
+    struct rig *r = learner = open_rig(2, "?timeout=500");
+    r->ep->view = 1;
+    rig_set(r, gaddr_make(1, AT), 0, 42);
+    assert_int_equal(rig_fence_view(r, 0, 2), FAR_OK);
+    ASSERT(kill(node[1].pid, SIGSTOP) == 0);
+    r->b.policy = &policy;
+    for (unsigned n = 0; n < 2; n++)
+        batch_faa(&r->b, MARK_PUBLISH, gaddr_make(n, AT), 0, 1, &r->buf[n]);
+    assert_int_equal(batch_flush(&r->b), FAR_UNKNOWN);
+    r->b.policy = NULL;
+    ASSERT(kill(node[1].pid, SIGCONT) == 0);
+    close_rig(r);
+}
+
 /* The other node executes its part of the request. */
 static void a_request_names_the_node_that_nothing_was_sent_to(void **state)
 {
@@ -426,6 +462,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         ONE(a_node_that_dies_is_named_and_found_again),
+        ONE(a_silent_node_beside_one_with_a_newer_view),
         ONE(a_request_names_the_node_that_nothing_was_sent_to),
         ONE(a_node_that_hangs_is_a_timeout),
         ONE(a_node_without_its_memory_is_refused),

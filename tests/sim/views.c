@@ -4,6 +4,7 @@
  */
 #include "sim/rig.h"
 
+#include "fabric/batch.h"
 #include "fabric/superblock_layout.h"
 
 #define WORD            128u
@@ -70,23 +71,28 @@ static void watch(void *arg, unsigned client, uint64_t identity, const struct fa
     now.begun += client == 0 && verb->node == 0 && now.fenced;
 }
 
-static void run(struct sim_settings s, unsigned nodes)
+static void run_one(struct sim_settings s, unsigned nodes, void (*work)(void *arg))
 {
     memset(&now, 0, sizeof now);
     now.nodes = nodes;
     s.direct_verbs_max = 0;
     assert_int_equal(sim_begin(rig.sim, &s, &rig.tape), FAR_OK);
     sim_watch(rig.sim, watch, NULL);
-    assert_int_equal(sim_start(rig.sim, 0, work_in_view_1, NULL), FAR_OK);
+    assert_int_equal(sim_start(rig.sim, 0, work, NULL), FAR_OK);
     assert_int_equal(sim_start(rig.sim, 1, have_view_1_refused, NULL), FAR_OK);
     assert_int_equal(sim_run(rig.sim, UINT32_MAX), SIM_FINISHED);
     sim_end(rig.sim);
     sim_watch(rig.sim, NULL, NULL);
-    assert_int_equal(now.begun, 0);
     seen.refused += now.refused;
     seen.unknown += now.unknown;
     seen.pending += now.pending;
     seen.raised += now.raised;
+}
+
+static void run(struct sim_settings s, unsigned nodes)
+{
+    run_one(s, nodes, work_in_view_1);
+    assert_int_equal(now.begun, 0);
 }
 
 static void run_seeds(enum sim_profile profile, unsigned adversity, unsigned nodes)
@@ -122,6 +128,71 @@ static void a_request_to_two_nodes_is_refused_by_one(void **state)
     memset(&seen, 0, sizeof seen);
     run_seeds(SIM_IB, WITHIN_CONTRACT, 2);
     assert_true(seen.refused > 0 && seen.unknown > 0);
+}
+
+static struct fab_ep *learner;
+static uint32_t learner_view; /* in the end */
+static int learning;          /* how it ends */
+
+static int learn(const struct batch_policy *policy)
+{
+    (void)policy;
+    if (learning == FAR_OK)
+        learner->view = learner->view_refused;
+    return learning;
+}
+
+static void note_failure(const struct batch_policy *policy)
+{
+    (void)policy;
+}
+
+/* Adds one to a word of each node, by batches, until it has learned of view 2. */
+static void work_until_view_2(void *arg)
+{
+    static const struct batch_policy policy = {.learn = learn, .failed = note_failure};
+    struct batch b;
+    struct cost cost = {0};
+    uint64_t old[2];
+
+    (void)arg;
+    learner = rig_ep();
+    learner->view = 1;
+    batch_init(&b, learner, &cost);
+    b.policy = &policy;
+    for (unsigned i = 0; i < REQUESTS_MAX && learner->view == 1 && now.refused == 0; i++) {
+        for (unsigned n = 0; n < now.nodes; n++)
+            batch_faa(&b, MARK_PUBLISH, gaddr_make(n, 0), WORD, 1, &old[n]);
+        int rc = batch_flush(&b);
+        now.done += rc == FAR_OK;
+        now.refused += rc != FAR_OK && rc != FAR_UNKNOWN;
+        now.unknown += rc == FAR_UNKNOWN;
+    }
+    learner_view = learner->view;
+    learner->ops->ep_close(learner);
+}
+
+/* Whether it can learn the new view or not: each batch that ended is there once, and others not. */
+static void batches_that_meet_a_new_view_are_done_once(void **state)
+{
+    (void)state;
+    for (unsigned fails = 0; fails < 2; fails++) {
+        unsigned learned = 0, done_then = 0;
+        learning = fails ? FAR_UNREACHABLE : FAR_OK;
+        memset(&seen, 0, sizeof seen);
+        for (unsigned seed = 1; seed <= SEEDS; seed++) {
+            tape_from_seed(&rig.tape, seed, false);
+            run_one(rig_settings(SIM_IB, WITHIN_CONTRACT, 2), 2, work_until_view_2);
+            for (unsigned n = 0; n < 2; n++)
+                assert_in_range(rig_word(n, WORD), now.done, now.done + now.unknown);
+            learned += learner_view == 2;
+            done_then += learner_view == 2 && now.unknown == 0;
+        }
+        assert_int_equal(learned > 0, !fails);
+        assert_int_equal(done_then > SEEDS / 8, !fails);
+        assert_int_equal(seen.refused > 0, fails);
+        assert_true(seen.unknown > 0);
+    }
 }
 
 static void nothing_lands_behind_a_view_fence_whatever_fails(void **state)
@@ -214,6 +285,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_refused_request_has_no_effect),
         cmocka_unit_test(a_request_to_two_nodes_is_refused_by_one),
+        cmocka_unit_test(batches_that_meet_a_new_view_are_done_once),
         cmocka_unit_test(nothing_lands_behind_a_view_fence_whatever_fails),
         cmocka_unit_test(in_every_schedule_it_is_done_before_or_never),
         cmocka_unit_test(a_lower_view_changes_nothing),

@@ -78,6 +78,7 @@ static void leg_done(struct ucx_hub *h, struct leg *leg, int status)
         f->req->away |= 1ull << leg->node;
         f->req->away_status = status;
     }
+    f->failed |= status != FAR_OK && (leg->touched || status != FAR_FENCED);
     if (status != FAR_OK && h->shared)
         keep_detail(e, status);
     leg->next = h->free_legs;
@@ -85,8 +86,10 @@ static void leg_done(struct ucx_hub *h, struct leg *leg, int status)
     h->free_leg_count++;
     if (--f->legs > 0)
         return;
-    if (f->touched && status_means(f->status, STATUS_NOT_EXECUTED)) /* FABRIC-F5 */
+    if (f->touched && status_means(f->status, STATUS_NOT_EXECUTED)) { /* FABRIC-F5 */
         f->status = FAR_UNKNOWN;
+        f->req->rest_done = !f->failed;
+    }
     if (!h->shared) {
         complete(f);
         return;

@@ -53,6 +53,7 @@ struct flight {
     struct fab_req *req;
     unsigned legs; /* not done yet */
     bool touched;  /* one of its legs is */
+    bool failed;   /* one of its legs has, other than for its view */
     int status;
     struct flight *next;
 };
