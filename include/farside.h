@@ -169,18 +169,20 @@ typedef struct far_session far_session;
 /*
  * far_pool_open - open the pool that a URI names
  *
- * uri     mem:[?size=BYTES&nodes=N&clients=N&lease=MS]
+ * uri     mem:[?size=BYTES&nodes=N&clients=N&lease=MS&voters=N]
  *             memory of this process: a new pool, which far_pool_close() frees.
  *             size (default 4g): bytes of each node; sizes take the suffixes k, m, g and t.
  *             nodes (default 1, at most 64): how many memory nodes the pool has.
  *             clients (default 256): how many sessions may be open at once.
  *             lease (default 5000, 50 to 3600000): milliseconds of silence after which a session
  *             may be taken for dead.
- *         shm:NAME[?size=BYTES&nodes=N&clients=N&lease=MS]
+ *             voters (default none; 1, 3 or 5): how many nodes vote about who is a member; see
+ *             far_pool_members(). All URIs have it. Like the options above, it is for a new pool.
+ *         shm:NAME[?size=BYTES&nodes=N&clients=N&lease=MS&voters=N]
  *             memory that the processes of this machine share: POSIX shared memory
  *             "/farside-NAME". NAME has letters, digits, '.', '_' and '-'. The pool exists until
  *             far_pool_remove() or until the machine restarts, even if all processes end or die.
- *         shm:/PATH[?size=BYTES&nodes=N&clients=N&lease=MS&wait=0|1]
+ *         shm:/PATH[?size=BYTES&nodes=N&clients=N&lease=MS&voters=N&wait=0|1]
  *             the same in a file, or in a device that can be mapped (DAX, CXL). A file keeps its
  *             data when the pool is closed. After a power failure its contents are undefined.
  *             With size, a pool that does not exist yet is created and all of its memory is
@@ -195,7 +197,7 @@ typedef struct far_session far_session;
  *             be seen from here is not taken for dead when it is silent, but waited for. Then
  *             nothing that it may still write to is used again. An operator who knows that such
  *             sessions are dead opens the pool with wait=0, for far_pool_check() with repair.
- *         ucx://HOST:PORT[,HOST:PORT...][?timeout=MS&secret=FILE&clients=N&lease=MS&groups=0|1]
+ *         ucx://HOST:PORT[,HOST:PORT...][?timeout=MS&secret=FILE&clients=N&lease=MS&voters=N&groups=0|1]
  *             memory of up to 64 memory nodes (`farside memd`), reached over the network by UCX.
  *             Name the same nodes in the same order each time. If several processes open a pool
  *             that does not exist yet, one creates it and the others wait for it.
@@ -307,6 +309,67 @@ struct far_pool_check {
     uint64_t leaked_bytes;
     uint64_t repaired_bytes; /* with repair: lost memory that is free again */
 };
+
+/*
+ * Voters. A pool that is made with voters=1, 3 or 5 keeps a log of its members on its nodes, of
+ * which the first ones vote. A session registers with a majority of them, and a change of the
+ * members is decided by a majority, so clients agree about the members whatever nodes are lost. A
+ * node without data can vote, too (`farside memd --witness`). docs/members.md says what it is for.
+ */
+struct far_member {
+    unsigned node;
+    char address[264]; /* as in the pool's URI; "" if it has none */
+    bool data;         /* it keeps data; else it is a witness     */
+    bool votes;
+    /* FAR_OK: the node answers. FAR_NODE_LOST: it does, but it was killed since it was taken in, or
+     * it has other memory, so it does not count until it is taken in again. Else it does not
+     * answer, and `detail` says why. */
+    int status;
+    char detail[256];
+};
+struct far_members {
+    unsigned nodes;
+    unsigned voters;       /* 0: the pool has none, and the fields below are 0    */
+    unsigned majority;     /* so many have to answer                              */
+    unsigned answering;    /* of the voters                                       */
+    unsigned view;         /* counts up with each change; 1 at first              */
+    unsigned changes_left; /* for which the log has room                          */
+};
+
+/* Fills members and, if it is not NULL, a list with room for FAR_NODES_MAX. Without a majority
+ * it says what the last one that this session met had decided. FAR_UNREACHABLE. */
+#define FAR_NODES_MAX 64u
+FAR_API int far_pool_members(far_session *session, struct far_members *members,
+                             struct far_member *list);
+
+/*
+ * far_pool_change_members - let a node vote, or not any more
+ *
+ * A node that was killed, or that has come back from a copy of its memory, is taken in again like a
+ * new one. From then on no node executes what sessions post that do not know of the change; they
+ * notice, learn of it and go on.
+ *
+ * FAR_EXISTS       it is so already
+ * FAR_INVALID      too few voters would be left, or more than 5; no such node
+ * FAR_UNREACHABLE  no majority of the voters answers: it may be decided later
+ * FAR_CONTENTION   other sessions change the members all the time
+ * FAR_POOL_FULL    the members have changed 4095 times
+ * FAR_UNSUPPORTED  the pool has no voters
+ */
+FAR_API int far_pool_change_members(far_session *session, unsigned node, bool in);
+
+/*
+ * far_pool_accept_members - let voters count that were killed, when no majority is left
+ *
+ * No session can register then, and members cannot change. This takes the voters that answer as
+ * they are. Only an operator can know that this is right: that no other program works with the
+ * pool, and that none of these nodes has older memory than it had.
+ *
+ * FAR_EXISTS       a majority counts: there is nothing to accept
+ * FAR_UNREACHABLE  most voters do not answer
+ * FAR_UNSUPPORTED  the pool has no voters
+ */
+FAR_API int far_pool_accept_members(far_pool *pool);
 
 /* The counters of a memory node: since its start, over all of its clients. */
 struct far_node_info {

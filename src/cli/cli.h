@@ -45,6 +45,7 @@ int cmd_update(int argc, char **argv);
 int cmd_incr(int argc, char **argv);
 int cmd_del(int argc, char **argv);
 int cmd_pool(int argc, char **argv);
+int cmd_pool_members(int argc, char **argv);
 int cmd_stat(int argc, char **argv);
 int cmd_memd(int argc, char **argv);
 int cmd_list(int argc, char **argv);

@@ -19,6 +19,7 @@ struct memd_options {
     unsigned listens;
     const char *file, *secret_file;
     uint64_t size, threads, ready_fd;
+    bool witness;
 };
 
 static void print_counts(struct memd *memd)
@@ -101,7 +102,7 @@ static int run(const struct memd_options *o)
         incoming_door(wire_knock(&memd->secret), &memd->turned_away);
     }
     if (code == CLI_OK) {
-        rc = memd_region_open(&memd->region, o->size, o->file);
+        rc = memd_region_open(&memd->region, o->size, o->file, o->witness);
         if (rc == FAR_OK)
             rc = memd_init(memd);
         code = rc == FAR_OK ? serve(memd, o, &signals)
@@ -141,6 +142,9 @@ int cmd_memd(int argc, char **argv)
          "node's memory)",
          .large = &o.size, .min = DIRECT_NODE_BYTES_MIN, .max = DIRECT_NODE_BYTES_MAX,
          .bytes = true},
+        {"witness", NULL,
+         "keep no data: only vote, in a pool that is made with voters (takes 2 MiB)",
+         .flag = &o.witness},
         {"file", "PATH", "keep the memory in this file, across restarts", .text = &o.file},
         {"threads", "N", "threads for each address (half of the processors, at most 8)",
          .large = &o.threads, .min = 1, .max = THREADS_MAX},
@@ -154,7 +158,7 @@ int cmd_memd(int argc, char **argv)
     };
     const struct cli_syntax syntax = {
         .command = "memd",
-        .usage = "--listen URI... --size BYTES [OPTION...]",
+        .usage = "--listen URI... {--size BYTES | --witness} [OPTION...]",
         .about =
             "Serves memory to the clients of a pool until a signal ends it. SIGTERM and SIGINT let "
             "it finish the requests that have arrived; SIGUSR1 prints its counters.",
@@ -163,6 +167,10 @@ int cmd_memd(int argc, char **argv)
     int code = CLI_OK;
     if (!cli_read(&syntax, argc, argv, &code))
         return code;
+    if (o.witness && o.size != 0)
+        return cli_misused("memd", "a witness has no size to choose: leave out --size");
+    if (o.witness)
+        o.size = MEMD_WITNESS_BYTES;
     if (o.size == 0 && !o.file)
         return cli_misused("memd", "missing option --size BYTES");
     return run(&o);

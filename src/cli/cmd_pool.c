@@ -284,6 +284,7 @@ int cmd_pool(int argc, char **argv)
 {
     static const struct cli_command subcommands[] = {
         {.name = "check", .run = cmd_pool_check},
+        {.name = "members", .run = cmd_pool_members},
         {.name = "remove", .run = cmd_pool_remove},
         {.name = NULL},
     };

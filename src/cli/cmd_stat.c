@@ -12,14 +12,17 @@
 
 /* Of a pool with nodes that are away it is not known how the memory is used. */
 static json_t *json_of_pool(const char *uri, const struct far_pool_info *p,
-                            const struct far_pool_usage *u)
+                            const struct far_pool_usage *u, const struct far_members *m)
 {
-    bool whole = p->nodes_away == 0;
+    bool whole = p->nodes_away == 0, votes = m->voters > 0;
     return OUT_OBJECT({"uri", out_text(uri)}, {"nodes", out_count(p->nodes)},
                       {whole ? NULL : "nodes_away", out_count(p->nodes_away)},
                       {"layout_version", out_count(p->layout_version)},
                       {"clients", out_count(p->clients)},
                       {"clients_max", out_count(p->clients_max)}, {"tables", out_count(p->tables)},
+                      {votes ? "voters" : NULL, out_count(m->voters)},
+                      {votes ? "voters_answering" : NULL, out_count(m->answering)},
+                      {votes ? "view" : NULL, out_count(m->view)},
                       {whole ? "bytes_total" : NULL, out_count(u->total)},
                       {whole ? "bytes_metadata" : NULL, out_count(u->metadata)},
                       {whole ? "bytes_live" : NULL, out_count(u->live)},
@@ -74,7 +77,7 @@ static void print_bytes(const char *what, uint64_t bytes)
 }
 
 static void print_pool(const char *uri, const struct far_pool_info *p,
-                       const struct far_pool_usage *u)
+                       const struct far_pool_usage *u, const struct far_members *m)
 {
     printf("pool '%s': %u node%s, layout version %u\n", uri, p->nodes, text_plural(p->nodes),
            p->layout_version);
@@ -92,6 +95,9 @@ static void print_pool(const char *uri, const struct far_pool_info *p,
     }
     printf("  %-12s %15u of %u\n", "clients", p->clients, p->clients_max);
     printf("  %-12s %15u\n", "tables", p->tables);
+    if (m->voters > 0)
+        printf("  %-12s %15u  (%u answer, %u needed; view %u)\n", "voters", m->voters, m->answering,
+               m->majority, m->view);
 }
 
 static void print_table(far_table *table, const struct far_table_info *t)
@@ -185,8 +191,11 @@ static int stat_pool(const struct cli_target *target, far_session *session, bool
 {
     struct far_pool_info info;
     struct far_pool_usage used = {0};
+    struct far_members members;
     struct table_list list = {.count = 0};
     int rc = far_pool_info(session, &info);
+    if (rc == FAR_OK)
+        rc = far_pool_members(session, &members, NULL);
     if (rc == FAR_OK && info.nodes_away == 0)
         rc = far_pool_usage(session, &used);
     if (rc == FAR_OK)
@@ -201,13 +210,13 @@ static int stat_pool(const struct cli_target *target, far_session *session, bool
 
     json_t *tables = json ? json_array() : NULL, *nodes = json ? json_array() : NULL;
     if (!json)
-        print_pool(target->pool, &info, &used);
-    int code = target->table ? CLI_OK : stat_nodes(session, info.nodes, nodes);
+        print_pool(target->pool, &info, &used, &members);
+    int code = target->table ? CLI_OK : stat_nodes(session, members.nodes, nodes);
     int shown = stat_tables(target, session, &list, tables);
     if (json) {
         json_t *all = json_pack("{s:s, s:o, s:o, s:o}", "farside", far_version(), "pool",
-                                json_of_pool(target->pool, &info, &used), "memory_nodes", nodes,
-                                "tables", tables);
+                                json_of_pool(target->pool, &info, &used, &members), "memory_nodes",
+                                nodes, "tables", tables);
         cli_json_print(all);
     }
     table_list_free(&list);

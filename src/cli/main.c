@@ -23,7 +23,7 @@ static const struct cli_command commands[] = {
     {"table", "list, create and drop tables", cmd_table},
     {"dump", "write tables to a file", cmd_dump},
     {"load", "read tables from a file", cmd_load},
-    {"pool", "check, repair and remove a pool", cmd_pool},
+    {"pool", "check, repair and remove a pool; its members", cmd_pool},
     {"stat", "show what a pool and its tables hold", cmd_stat},
     {"memd", "run a memory node", cmd_memd},
     {"doctor", "find out what is wrong with this machine or a pool", cmd_doctor},

@@ -426,7 +426,7 @@ int direct_options(struct uri *uri, uint64_t size_default, uint64_t nodes_defaul
     if (rc == FAR_OK)
         rc = uri_number(uri, "nodes", nodes_default, 1, FAB_NODES_MAX, &o.nodes);
     if (rc == FAR_OK)
-        rc = fab_pool_options(uri, &o.clients, &o.lease);
+        rc = fab_pool_options(uri, &o.pool);
     if (rc == FAR_OK)
         rc = uri_number(uri, "defer", 0, 0, 1, &o.defer);
     if (rc == FAR_OK)
@@ -448,8 +448,7 @@ void direct_init(struct direct_fab *d, const struct direct_options *options,
     d->fab.ops = options->defer ? deferred_ops : ops;
     d->fab.caps = FAB_CAP_MCAS | FAB_CAP_LOCAL | (options->defer ? 0 : FAB_CAP_IMMEDIATE);
     d->fab.order = ORDER_ALL;
-    d->fab.clients_wanted = options->clients;
-    d->fab.lease_ms = options->lease;
+    fab_set_options(&d->fab, &options->pool);
     d->fab.wait = (enum fab_wait)options->wait;
     d->fab.groups = options->defer ? options->groups : 0;
 }

@@ -35,7 +35,8 @@ struct direct_ep {
 };
 
 struct direct_options {
-    uint64_t size, nodes, clients, lease, defer, groups;
+    struct fab_options pool;
+    uint64_t size, nodes, defer, groups;
     uint64_t wait; /* enum fab_wait */
 };
 

@@ -33,11 +33,17 @@ void fab_ep_free_in_child(struct fab_ep *ep)
         ep->ops = &harmless;
 }
 
-int fab_pool_options(struct uri *uri, uint64_t *clients, uint64_t *lease_ms)
+int fab_pool_options(struct uri *uri, struct fab_options *options)
 {
-    int rc = uri_number(uri, "clients", 0, 1, CLIENTS_MAX, clients);
-
-    return rc == FAR_OK ? uri_number(uri, "lease", 0, LEASE_MS_MIN, LEASE_MS_MAX, lease_ms) : rc;
+    int rc = uri_number(uri, "clients", 0, 1, CLIENTS_MAX, &options->clients);
+    if (rc == FAR_OK)
+        rc = uri_number(uri, "lease", 0, LEASE_MS_MIN, LEASE_MS_MAX, &options->lease_ms);
+    if (rc == FAR_OK)
+        rc = uri_number(uri, "voters", 0, 1, FAB_VOTERS_MAX, &options->voters);
+    if (rc == FAR_OK && options->voters > 0 && options->voters % 2 == 0)
+        return err_fail(FAR_BAD_URI, "voters=%u: give 1, 3 or 5, so that there is a majority",
+                        (unsigned)options->voters);
+    return rc;
 }
 
 static const char *kind_name(uint8_t kind)

@@ -33,7 +33,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define FAB_NODES_MAX 64
+#define FAB_NODES_MAX  64
+#define FAB_VOTERS_MAX 5
 
 enum fab_kind { FAB_READ, FAB_WRITE, FAB_CAS, FAB_MCAS, FAB_FAA };
 
@@ -253,6 +254,7 @@ struct fab {
     bool fresh;
     uint64_t clients_wanted; /* from the URI, for a new pool; 0: the default */
     uint64_t lease_ms;       /* from the URI, for a new pool; 0: the default */
+    uint64_t voters;         /* from the URI, for a new pool; 0: none        */
     enum fab_wait wait;      /* from the URI                                 */
     uint64_t size[FAB_NODES_MAX];
     /* AWAY-1  A node that could not be reached when the pool was opened is a bit of `away`, and its
@@ -261,6 +263,7 @@ struct fab {
      * (pool_meet()), the bit is cleared, and then the node gets the size that it says it has.
      * found[]: that size; 0: it has not been reached yet. Threads read all of these meanwhile. */
     uint64_t away, found[FAB_NODES_MAX];
+    uint64_t witnesses; /* nodes without data, as bits: fence() does not need them */
     /* How many verbs under way the NIC bears before it gets slower, from all endpoints together,
      * and how many endpoints share it (by atomic accesses). 0: any number. */
     unsigned outstanding, sharers;
@@ -336,9 +339,19 @@ void fab_close(struct fab *fab);
  * nothing, since connections and registered memory are shared with the parent. */
 void fab_ep_free_in_child(struct fab_ep *ep);
 
-/* Reads the options that every fabric has for a new pool: `clients` and `lease`, 0 if they are not
- * given. FAR_BAD_URI. */
-int fab_pool_options(struct uri *uri, uint64_t *clients, uint64_t *lease_ms);
+/* The options that every fabric has for a new pool, 0 if they are not given. */
+struct fab_options {
+    uint64_t clients, lease_ms, voters;
+};
+/* FAR_BAD_URI. */
+int fab_pool_options(struct uri *uri, struct fab_options *options);
+/* What a new pool is made with. */
+static inline void fab_set_options(struct fab *fab, const struct fab_options *options)
+{
+    fab->clients_wanted = options->clients;
+    fab->lease_ms = options->lease_ms;
+    fab->voters = options->voters;
+}
 
 /* FAR_UNSUPPORTED if the fabric's pools do not outlive their users, or the fabric's own. */
 int fab_remove(const char *uri);

@@ -264,12 +264,15 @@ static int adopt(struct shm_fab *s, const struct direct_options *o, const struct
         return err_fail(FAR_CORRUPT, "the superblock of shm:%s says %u nodes of %llu bytes", text,
                         head->nodes, (unsigned long long)head->size);
     if ((o->size && o->size != head->size) || (o->nodes && o->nodes != head->nodes) ||
-        (o->clients && o->clients != head->clients) || (o->lease && o->lease != head->lease_ms) ||
+        (o->pool.clients && o->pool.clients != head->clients) ||
+        (o->pool.lease_ms && o->pool.lease_ms != head->lease_ms) ||
+        (o->pool.voters && o->pool.voters != node_head_voters(head)) ||
         (o->wait == FAB_WAIT && !(head->flags & NODE_HEAD_WAITS)))
-        return err_fail(FAR_BAD_URI,
-                        "shm:%s was made with size=%llu&nodes=%u&clients=%u&lease=%u&wait=%u", text,
-                        (unsigned long long)head->size, head->nodes, head->clients, head->lease_ms,
-                        head->flags & NODE_HEAD_WAITS);
+        return err_fail(
+            FAR_BAD_URI,
+            "shm:%s was made with size=%llu&nodes=%u&clients=%u&lease=%u&wait=%u&voters=%u", text,
+            (unsigned long long)head->size, head->nodes, head->clients, head->lease_ms,
+            head->flags & NODE_HEAD_WAITS, node_head_voters(head));
     set_nodes(s, head->nodes, head->size);
     return FAR_OK;
 }

@@ -14,6 +14,7 @@
 
 #include "base/err.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -39,7 +40,23 @@ struct node_head {
     uint64_t checksum;     /* of the bytes before it */
 };
 /* Sessions that are silent and not known to be dead are waited for (LEASE-L5). */
-#define NODE_HEAD_WAITS 1u
+#define NODE_HEAD_WAITS   1u
+#define NODE_HEAD_WITNESS 2u /* it votes, and has no data */
+/* How many nodes voted at first; 0: the pool has no voters (members.h). */
+static inline unsigned node_head_voters(const struct node_head *head)
+{
+    return head->flags >> 8 & 0xf;
+}
+static inline uint32_t node_head_flags(bool waits, bool witness, unsigned voters)
+{
+    return (waits ? NODE_HEAD_WAITS : 0) | (witness ? NODE_HEAD_WITNESS : 0) | voters << 8;
+}
+
+/* Words that a memory node writes before it lets anybody in. On memory without such a node they are
+ * 0. */
+#define NODE_LIFE_OFF     88 /* random: another one if it may have forgotten something (MEMBERS-1) */
+#define NODE_KIND_OFF     96 /* NODE_KIND_...                                                      */
+#define NODE_KIND_WITNESS 1u
 _Static_assert(sizeof(struct node_head) == 64, "node_head is one line");
 _Static_assert(offsetof(struct node_head, checksum) == 56, "the checksum covers what is before it");
 

@@ -205,8 +205,10 @@ int wire_nodes_read(struct uri *uri, uint64_t timeout_ms_min, uint64_t timeout_m
     int rc = uri_number(uri, "timeout", TIMEOUT_MS_DEFAULT, timeout_ms_min, timeout_ms_max,
                         &nodes->timeout_ms);
 
+    struct fab_options pool = {0};
     if (rc == FAR_OK)
-        rc = fab_pool_options(uri, &fab->clients_wanted, &fab->lease_ms);
+        rc = fab_pool_options(uri, &pool);
+    fab_set_options(fab, &pool);
     if (rc == FAR_OK)
         rc = uri_number(uri, "groups", 1, 0, 1, &fab->groups);
     if (rc == FAR_OK)

@@ -45,9 +45,12 @@ struct memd_region {
     int fd; /* -1: not in a file */
 };
 
+#define MEMD_WITNESS_BYTES (2ull << 20)
 /* Makes the region. With a path it is in that file, which is created or must hold a region of that
- * size (0: of any size). FAR_NO_MEMORY, FAR_SYSTEM, FAR_NOT_A_POOL, FAR_CORRUPT, FAR_INVALID. */
-int memd_region_open(struct memd_region *region, uint64_t size, const char *path);
+ * size (0: of any size). `witness`: a pool that is made with it keeps no data there; a file must
+ * agree. FAR_NO_MEMORY, FAR_SYSTEM, FAR_NOT_A_POOL, FAR_CORRUPT, FAR_INVALID. */
+int memd_region_open(struct memd_region *region, uint64_t size, const char *path, bool witness);
+/* The node ends in order: when this has returned, a file has all that the memory had. */
 void memd_region_close(struct memd_region *region);
 
 /* ---- limits of the machine (limits.c) -------------------------------------------------------- */

@@ -4,10 +4,14 @@
  * In a file, the memory comes first and struct memd_keep is at the end, its magic written last. A
  * file is used if it is empty or ends so; any other is refused and stays as it is. Its memory is
  * reserved, since a store into a hole that cannot be filled would kill the node with SIGBUS.
+ *
+ * The node has a life, a number that clients read (MEMBERS-1). It goes on with the same one only if
+ * its file says that the last node ended in order, and in this very file: a copy may be old.
  */
 #include "memd/memd.h"
 
 #include "base/mapping.h"
+#include "fabric/superblock_layout.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -111,7 +115,48 @@ static int open_file(struct memd_region *r, uint64_t size, const char *path)
     return rc == FAR_OK ? map(r) : rc;
 }
 
-int memd_region_open(struct memd_region *region, uint64_t size, const char *path)
+static void unmap(struct memd_region *r)
+{
+    if (r->base)
+        munmap(r->base, r->map_bytes);
+    if (r->fd >= 0)
+        close(r->fd);
+    *r = (struct memd_region){.fd = -1};
+}
+
+static uint64_t *word(struct memd_region *r, uint64_t off)
+{
+    return (uint64_t *)(void *)(r->base + off);
+}
+
+/* Before anybody is let in. */
+static int begin_life(struct memd_region *r, bool witness)
+{
+    struct stat st = {.st_ino = 0};
+    bool formatted = r->keep->formatted != 0, in_order = false;
+    bool was_witness = *word(r, NODE_KIND_OFF) == NODE_KIND_WITNESS;
+    if (r->fd >= 0 && fstat(r->fd, &st) != 0)
+        return err_fail(FAR_SYSTEM, "cannot look at the file: %s", strerror(errno));
+    if (formatted && witness != was_witness)
+        return err_fail(FAR_INVALID, witness ? "the file holds data: a witness needs one of its own"
+                                             : "the file holds a witness: give --witness");
+    in_order = r->keep->ended != 0 && r->keep->ended == st.st_ino;
+    r->keep->ended = 0;
+    *word(r, NODE_KIND_OFF) = witness ? NODE_KIND_WITNESS : 0;
+    return in_order ? FAR_OK : wire_random(word(r, NODE_LIFE_OFF), 8);
+}
+
+/* First all of the memory, then that it is all there. */
+static void end_life(struct memd_region *r)
+{
+    struct stat st;
+    if (r->fd < 0 || fstat(r->fd, &st) != 0 || msync(r->base, r->map_bytes, MS_SYNC) != 0)
+        return;
+    r->keep->ended = st.st_ino;
+    (void)msync(r->base, r->map_bytes, MS_SYNC); /* if this fails, another life begins */
+}
+
+int memd_region_open(struct memd_region *region, uint64_t size, const char *path, bool witness)
 {
     struct memd_region r = {.fd = -1};
     int rc;
@@ -126,18 +171,18 @@ int memd_region_open(struct memd_region *region, uint64_t size, const char *path
         if (rc == FAR_OK)
             rc = start_keep(&r);
     }
-    if (rc != FAR_OK)
-        memd_region_close(&r);
-    else
+    if (rc == FAR_OK)
+        rc = begin_life(&r, witness);
+    if (rc == FAR_OK)
         *region = r;
+    else
+        unmap(&r);
     return rc;
 }
 
 void memd_region_close(struct memd_region *r)
 {
     if (r->base)
-        munmap(r->base, r->map_bytes);
-    if (r->fd >= 0)
-        close(r->fd);
-    *r = (struct memd_region){.fd = -1};
+        end_life(r);
+    unmap(r);
 }

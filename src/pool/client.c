@@ -47,6 +47,10 @@ static void free_client(struct client *c)
     free(c->lines.line);
     if (c->epoch.words)
         c->ep->ops->buf_free(c->ep, c->epoch.words, client_words_bytes(c->pool));
+    if (c->members.word)
+        c->ep->ops->buf_free(c->ep, c->members.word, MEMBERS_WORDS * 8);
+    members_end(&c->members);
+    free(c->to_voters);
 }
 
 void client_free_in_child(struct client *c)
@@ -59,6 +63,26 @@ static uint64_t new_nonce(const struct client *c)
     uint64_t part[4] = {clock_ns(), (uint64_t)getpid(), (uintptr_t)c};
     (void)getentropy(&part[3], sizeof part[3]); /* if it fails, the others must do */
     return hash_sum(part, sizeof part, 0);
+}
+
+static int learn_view(const struct batch_policy *policy)
+{
+    return client_learn_view(((const struct client_posts *)policy)->client);
+}
+
+static int open_to_voters(struct client *c)
+{
+    struct pool *pool = c->pool;
+    c->to_voters = malloc(sizeof *c->to_voters);
+    if (!c->to_voters)
+        return err_fail(FAR_NO_MEMORY, "no memory for a client");
+    batch_init(c->to_voters, c->ep, &c->voters_cost);
+    c->to_voters->policy = &c->posts[POLICY_JOINING].policy;
+    c->to_voters->outside_views = true;
+    for (unsigned i = 0; i < POLICY_COUNT; i++)
+        c->posts[i].policy.learn = learn_view;
+    return members_begin(&c->members, &pool->members, pool->fab->nodes, members_off(pool->clients),
+                         c->ep->ops->buf_alloc(c->ep, MEMBERS_WORDS * 8));
 }
 
 int client_open(struct pool *pool, struct fab_ep *ep, uint64_t seed, struct client *c)
@@ -75,7 +99,11 @@ int client_open(struct pool *pool, struct fab_ep *ep, uint64_t seed, struct clie
     c->sweep.old_chunks = calloc(pool->nodes, sizeof *c->sweep.old_chunks);
     c->attend = client_attend;
     client_epoch_init(c, ep->ops->buf_alloc(ep, client_words_bytes(pool)));
-    int rc = c->stock.of && c->watch.of && c->sweep.old_chunks && c->epoch.words
+    int rc = FAR_OK;
+    if (pool->voters > 0)
+        rc = open_to_voters(c);
+    if (rc == FAR_OK)
+        rc = c->stock.of && c->watch.of && c->sweep.old_chunks && c->epoch.words
                  ? client_join(c)
                  : err_fail(FAR_NO_MEMORY, "no memory for a client");
     if (rc != FAR_OK)
@@ -154,7 +182,9 @@ static void leave(struct client *c, struct op *op)
     batch_write(&op->batch, MARK_EARLY, NODE0, slot_delta(c->slot) + 8, &word[2], bytes);
     batch_fence(&op->batch);
     batch_cas(&op->batch, MARK_PUBLISH, NODE0, slot_delta(c->slot), c->incarnation, 0, &word[1]);
-    (void)batch_flush(&op->batch); /* if this fails, the slot stays, and its lease lapses */
+    int rc = batch_flush(&op->batch); /* if this fails, the slot stays, and its lease lapses */
+    if (rc == FAR_OK && c->pool->voters > 0)
+        members_absent(&c->members, c->to_voters, c->slot, c->incarnation);
 }
 
 void client_close(struct client *c)

@@ -9,6 +9,7 @@
 #ifndef POOL_CLIENT_H
 #define POOL_CLIENT_H
 
+#include "members/members.h"
 #include "pool/op.h"
 
 #include <stdatomic.h>
@@ -158,6 +159,10 @@ struct client {
     struct client_sweep sweep;
     struct client_watch watch;
     struct lines lines;
+    struct members members;  /* if the pool has voters: what is known of them, */
+    struct batch *to_voters; /* and the batch by which they are asked. It does not yield to the
+                                ring: so operations of the client ask one after the other */
+    struct cost voters_cost;
     struct rng rng;
     uint64_t nonce;  /* for client_unique() */
     uint64_t stamps; /* given so far */

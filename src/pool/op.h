@@ -89,10 +89,12 @@ struct pool {
     struct relief *relief; /* of each process: see relief.c */
     struct knobs knobs;
     uint64_t pool_id;
-    unsigned nodes;
-    unsigned clients;     /* slots in the registry */
-    unsigned places;      /* in the catalog */
-    uint64_t catalog_off; /* where the catalog begins, on node 0 */
+    unsigned nodes;              /* that keep data: witnesses come behind them */
+    unsigned clients;            /* slots in the registry */
+    unsigned places;             /* in the catalog */
+    unsigned voters;             /* when it was made; 0: it has none (members.h) */
+    struct members_head members; /* how the log of members begins */
+    uint64_t catalog_off;        /* where the catalog begins, on node 0 */
     struct node_head
         head[FAB_NODES_MAX]; /* pool_head() has them, too, and those of nodes that are away */
     struct node_head absent; /* of any node that is away */
@@ -111,6 +113,12 @@ struct pool {
     void (*hurry)(void *arg);
     void *tables;
 };
+
+/* The nodes with data that the pool was opened without, as bits. */
+static inline uint64_t pool_away(const struct pool *pool)
+{
+    return fab_away(pool->fab) & ~pool->members.witnesses;
+}
 
 /* The head of a node, or what stands for it while the node is away (AWAY-2). A thread may meet the
  * node at any time, so both may be returned within one operation. */

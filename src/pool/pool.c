@@ -28,55 +28,111 @@ const struct knobs pool_knobs_default = {
 #define LEASE_MS        5000
 #define NODE_BYTES_MAX  (1ull << (GADDR_UNIT_BITS + 6))
 
-static int plan_node(const struct fab *fab, unsigned node, uint64_t pool_id, struct node_head *head)
+static int plan_node(const struct fab *fab, unsigned node, bool witness, uint64_t pool_id,
+                     struct node_head *head)
 {
     uint64_t size = fab->size[node];
     uint64_t clients = fab->clients_wanted ? fab->clients_wanted : CLIENTS_DEFAULT;
     uint64_t catalog_bytes = node == 0 ? catalog_places(size) * sizeof(struct catalog_entry) : 0;
-    uint64_t table_off = catalog_off(clients) + catalog_bytes;
+    uint64_t table_off = catalog_off(clients, fab->voters > 0) + catalog_bytes;
 
     if (size > NODE_BYTES_MAX)
         return err_fail(FAR_INVALID, "node %u has %llu bytes: at most 1 TiB can be addressed", node,
                         (unsigned long long)size);
-    uint64_t chunks = size / (CHUNK_BYTES + 8), chunks_off = 0;
+    uint64_t chunks = witness ? 0 : size / (CHUNK_BYTES + 8), chunks_off = 0;
     for (; chunks > 0; chunks--) {
         chunks_off = (table_off + chunks * 8 + CHUNK_BYTES - 1) & ~(CHUNK_BYTES - 1);
         if (chunks_off + chunks * CHUNK_BYTES <= size)
             break;
     }
-    if (chunks == 0)
+    if (witness && (fab->voters == 0 || table_off > size))
+        return err_fail(FAR_INVALID, "node %u is a witness: %s", node,
+                        fab->voters == 0 ? "the pool has no voters; give voters=3"
+                                         : "it is too small for so many clients");
+    if (chunks == 0 && !witness)
         return err_fail(FAR_POOL_FULL, "node %u has %llu bytes: too few to hold a pool", node,
                         (unsigned long long)size);
-    *head = (struct node_head){.magic = POOL_MAGIC,
-                               .layout_version = POOL_LAYOUT_VERSION,
-                               .node = (uint16_t)node,
-                               .nodes = (uint16_t)fab->nodes,
-                               .pool_id = pool_id,
-                               .size = size,
-                               .clients = (uint32_t)clients,
-                               .table_off = (uint32_t)table_off,
-                               .chunks = (uint32_t)chunks,
-                               .chunks_off64 = (uint32_t)(chunks_off / 64),
-                               .lease_ms = (uint32_t)(fab->lease_ms ? fab->lease_ms : LEASE_MS),
-                               .flags = fab->wait == FAB_WAIT ? NODE_HEAD_WAITS : 0};
+    *head = (struct node_head){
+        .magic = POOL_MAGIC,
+        .layout_version = POOL_LAYOUT_VERSION,
+        .node = (uint16_t)node,
+        .nodes = (uint16_t)fab->nodes,
+        .pool_id = pool_id,
+        .size = size,
+        .clients = (uint32_t)clients,
+        .table_off = (uint32_t)table_off,
+        .chunks = (uint32_t)chunks,
+        .chunks_off64 = (uint32_t)(chunks_off / 64),
+        .lease_ms = (uint32_t)(fab->lease_ms ? fab->lease_ms : LEASE_MS),
+        .flags = node_head_flags(fab->wait == FAB_WAIT, witness, (unsigned)fab->voters)};
     head->checksum = superblock_sum(head);
     return FAR_OK;
 }
 
-static int format(struct batch *b, struct fab *fab, struct node_head *image)
+/* For verbs: what is written to a node, or read from it. */
+struct image {
+    struct node_head head;
+    struct members_head members;
+    uint64_t life, kind;
+};
+_Static_assert(offsetof(struct image, kind) - offsetof(struct image, life) ==
+                   NODE_KIND_OFF - NODE_LIFE_OFF,
+               "they are read together");
+
+/* Asks the nodes what they are, and writes the head of the log of members to those of a pool with
+ * voters. *witnesses: nodes that are to have no data, as bits. */
+static int format_members(struct batch *b, const struct fab *fab, uint64_t pool_id,
+                          struct image *image, uint64_t *witnesses)
+{
+    uint64_t life[FAB_NODES_MAX], clients = fab->clients_wanted;
+    unsigned voters = (unsigned)fab->voters;
+    int rc = FAR_OK;
+    *witnesses = 0;
+    if (voters > fab->nodes)
+        return err_fail(FAR_INVALID, "the pool has %u nodes: too few for %u voters", fab->nodes,
+                        voters);
+    if (voters > 0 && fab->nodes == FAB_NODES_MAX) /* WORDS-1 */
+        return err_fail(FAR_INVALID, "a pool with voters has %u nodes at most", FAB_NODES_MAX - 1);
+    for (unsigned i = 0; i < fab->nodes && rc == FAR_OK; i++) {
+        batch_read(b, gaddr_make(i, 0), NODE_LIFE_OFF, &image->life, 16);
+        rc = batch_flush(b);
+        bool witness = image->kind == NODE_KIND_WITNESS;
+        if (rc == FAR_OK && (witness ? i == 0 : *witnesses != 0))
+            return err_fail(FAR_INVALID, "node %u is a witness: witnesses come last in the URI",
+                            witness ? i : i - 1);
+        life[i] = image->life;
+        *witnesses |= (uint64_t)witness << i;
+    }
+    if (voters == 0 || rc != FAR_OK)
+        return rc;
+    image->members = members_first(pool_id, voters, *witnesses, life);
+    for (unsigned i = 0; i < fab->nodes && rc == FAR_OK; i++) {
+        batch_write(b, MARK_EARLY, gaddr_make(i, 0),
+                    members_off(clients ? clients : CLIENTS_DEFAULT), &image->members,
+                    sizeof image->members);
+        rc = batch_flush(b);
+    }
+    return rc;
+}
+
+static int format(struct batch *b, struct fab *fab, struct image *image)
 {
     uint64_t seed[3] = {clock_ns(), (uint64_t)getpid(), (uintptr_t)fab};
-    uint64_t pool_id = hash_sum(seed, sizeof seed, 0);
+    uint64_t pool_id = hash_sum(seed, sizeof seed, 0), witnesses = 0;
+    struct node_head *head = &image->head;
 
+    int rc = format_members(b, fab, pool_id, image, &witnesses);
+    if (rc != FAR_OK)
+        return rc;
     /* Everything else begins as zeros. Node 0 comes last, and on each node the magic: the pool
      * exists once node 0 has its magic (SUPERBLOCK-S1). */
     for (unsigned i = fab->nodes; i-- > 0;) {
-        int rc = plan_node(fab, i, pool_id, image);
+        rc = plan_node(fab, i, witnesses >> i & 1, pool_id, head);
         if (rc != FAR_OK)
             return rc;
-        batch_write(b, MARK_EARLY, gaddr_make(i, 0), 8, (char *)image + 8, sizeof *image - 8);
+        batch_write(b, MARK_EARLY, gaddr_make(i, 0), 8, (char *)head + 8, sizeof *head - 8);
         batch_fence(b);
-        batch_write(b, MARK_PLACE, gaddr_make(i, 0), 0, &image->magic, 8);
+        batch_write(b, MARK_PLACE, gaddr_make(i, 0), 0, &head->magic, 8);
         rc = batch_flush(b);
         if (rc != FAR_OK)
             return rc;
@@ -92,7 +148,8 @@ static int judge(const struct fab *fab, unsigned node, uint64_t size, const stru
     int rc = superblock_check(head, node);
     if (rc != FAR_OK)
         return rc;
-    if (head->pool_id != first->pool_id || head->clients != first->clients)
+    if (head->pool_id != first->pool_id || head->clients != first->clients ||
+        node_head_voters(head) != node_head_voters(first))
         return err_fail(FAR_NOT_A_POOL, "node %u belongs to another pool than node 0", node);
     if (head->nodes != fab->nodes)
         return err_fail(FAR_NOT_A_POOL, "node %u belongs to a pool of %u nodes, but %u are given",
@@ -107,9 +164,11 @@ static int judge(const struct fab *fab, unsigned node, uint64_t size, const stru
     as_made.clients_wanted = head->clients;
     as_made.lease_ms = head->lease_ms;
     as_made.wait = head->flags & NODE_HEAD_WAITS ? FAB_WAIT : FAB_WAIT_NOT;
+    as_made.voters = node_head_voters(head);
     as_made.size[node] = size;
     if (head->size > size || head->clients == 0 ||
-        plan_node(&as_made, node, head->pool_id, &plan) != FAR_OK ||
+        plan_node(&as_made, node, head->flags & NODE_HEAD_WITNESS, head->pool_id, &plan) !=
+            FAR_OK ||
         memcmp(&plan, head, sizeof plan) != 0)
         return err_fail(FAR_CORRUPT, "the superblock of node %u does not match its memory", node);
     return FAR_OK;
@@ -139,7 +198,7 @@ static struct node_head head_of_away(const struct node_head *first)
 {
     struct node_head head = *first;
     head.size = NODE_BYTES_MAX;
-    head.table_off = (uint32_t)catalog_off(first->clients);
+    head.table_off = (uint32_t)catalog_off(first->clients, node_head_voters(first) > 0);
     head.chunks = head.chunks_off64 = 0;
     return head;
 }
@@ -172,14 +231,15 @@ static int meet_all(struct op *op, uint64_t away)
     struct node_head *image = op_buffer(op, BUF_POOL, sizeof *image);
     if (!image)
         return FAR_NO_MEMORY;
-    for (unsigned i = 0; i < pool->nodes; i++) {
+    for (unsigned i = 0; i < pool->fab->nodes; i++) {
         if (!(away >> i & 1))
             continue;
         batch_read(&op->batch, gaddr_make(i, 0), 0, image, sizeof *image);
         int rc = batch_flush(&op->batch);
         if (rc == FAR_OK)
             rc = meet(pool, i, image);
-        first = first == FAR_OK ? rc : first;
+        if (i < pool->nodes) /* nobody needs a witness */
+            first = first == FAR_OK ? rc : first;
     }
     return first == FAR_UNKNOWN ? FAR_UNREACHABLE : first;
 }
@@ -192,11 +252,68 @@ int pool_meet(struct op *op)
         return FAR_OK;
     if (now < __atomic_load_n(&pool->meet_after, __ATOMIC_RELAXED) ||
         __atomic_test_and_set(&pool->meeting, __ATOMIC_ACQUIRE))
-        return fab_away_failed(pool->fab, away);
+        return pool_away(pool) ? fab_away_failed(pool->fab, pool_away(pool)) : FAR_OK;
     away = fab_away(pool->fab); /* another thread may have met some */
     int rc = meet_all(op, away);
     __atomic_store_n(&pool->meet_after, client_now(op->client) + MEET_NS, __ATOMIC_RELAXED);
     __atomic_clear(&pool->meeting, __ATOMIC_RELEASE);
+    return rc;
+}
+
+/* All nodes have the same head of the log, so one of them is enough. */
+static int read_members(struct batch *b, struct pool *pool, struct image *image)
+{
+    int rc = FAR_OK;
+    for (unsigned i = 0; i < pool->fab->nodes && pool->voters > 0; i++) {
+        if (pool->fab->away >> i & 1)
+            continue;
+        batch_read(b, gaddr_make(i, 0), members_off(pool->clients), &image->members,
+                   sizeof image->members);
+        rc = batch_flush(b);
+        if (rc == FAR_OK)
+            rc = members_judge(&image->members, pool->pool_id, i);
+        pool->members = image->members;
+        if (rc == FAR_OK)
+            break;
+    }
+    pool->nodes = pool->fab->nodes - (unsigned)__builtin_popcountll(pool->members.witnesses);
+    pool->fab->witnesses = pool->members.witnesses;
+    return rc;
+}
+
+static int read_head(struct batch *b, struct pool *pool, unsigned node, struct image *image)
+{
+    batch_read(b, gaddr_make(node, 0), 0, &image->head, sizeof image->head);
+    int rc = batch_flush(b);
+    pool->head[node] = image->head;
+    return rc == FAR_OK
+               ? judge(pool->fab, node, pool->fab->size[node], &image->head, &pool->head[0])
+               : rc;
+}
+
+/* The first node's head comes first: it says what the others are. A witness that is another by now
+ * counts as one that is away. */
+static int read_heads(struct batch *b, struct pool *pool, struct image *image)
+{
+    struct fab *fab = pool->fab;
+    int rc = read_head(b, pool, 0, image);
+    if (rc != FAR_OK)
+        return rc;
+    pool->pool_id = pool->head[0].pool_id;
+    pool->clients = pool->head[0].clients;
+    pool->voters = node_head_voters(&pool->head[0]);
+    rc = read_members(b, pool, image);
+    for (unsigned i = 1; i < fab->nodes && rc == FAR_OK; i++) {
+        if (fab->away >> i & 1)
+            continue;
+        rc = read_head(b, pool, i, image);
+        if (rc != FAR_OK && fab->witnesses >> i & 1) {
+            fab->found[i] = fab->size[i];
+            fab->size[i] = FAB_AWAY_BYTES;
+            fab->away |= 1ull << i;
+            rc = FAR_OK;
+        }
+    }
     return rc;
 }
 
@@ -215,7 +332,7 @@ int pool_open(struct fab *fab, const struct knobs *knobs, struct pool *pool)
     pool->nodes = fab->nodes;
     pool->knobs = knobs ? *knobs : pool_knobs_default;
 
-    struct node_head *image = ep->ops->buf_alloc(ep, sizeof *image);
+    struct image *image = ep->ops->buf_alloc(ep, sizeof *image);
     if (!image) {
         rc = FAR_NO_MEMORY;
         goto close_ep;
@@ -226,27 +343,16 @@ int pool_open(struct fab *fab, const struct knobs *knobs, struct pool *pool)
             goto free_image;
         fab->fresh = false;
     }
-    for (unsigned i = 0; i < fab->nodes; i++) {
-        if (i > 0 && fab->away >> i & 1)
-            continue;
-        batch_read(&b, gaddr_make(i, 0), 0, image, sizeof *image);
-        rc = batch_flush(&b);
-        if (rc == FAR_OK) {
-            pool->head[i] = *image;
-            rc = judge(fab, i, fab->size[i], image, &pool->head[0]);
-        }
-        if (rc != FAR_OK)
-            goto free_image;
-    }
+    rc = read_heads(&b, pool, image);
+    if (rc != FAR_OK)
+        goto free_image;
     pool->absent = head_of_away(&pool->head[0]);
     pool->meet_after = ep->ops->now(ep) + MEET_NS;
-    pool->pool_id = pool->head[0].pool_id;
     if (fab->lease_ms != pool->head[0].lease_ms) /* written only once: others may have it open */
         fab->lease_ms = pool->head[0].lease_ms;
     pool->waits = pool->head[0].flags & NODE_HEAD_WAITS && fab->wait != FAB_WAIT_NOT;
-    pool->clients = pool->head[0].clients;
     pool->places = catalog_places(pool->head[0].size);
-    pool->catalog_off = catalog_off(pool->clients);
+    pool->catalog_off = catalog_off(pool->clients, pool->voters > 0);
     if (fab->ops->formatted)
         fab->ops->formatted(fab);
 free_image:

@@ -16,6 +16,10 @@ int pool_open(struct fab *fab, const struct knobs *knobs, struct pool *pool);
  * FAR_NODE_LOST: one is back as another; FAR_UNREACHABLE, FAR_TIMEOUT. Not within an operation. */
 int pool_meet(struct op *op);
 int pool_info(struct op *op, struct far_pool_info *info);
+/* far_pool_members(), far_pool_change_members(). Not within an operation. */
+int pool_members(struct op *op, struct far_members *members, struct far_member *list);
+int pool_change_members(struct op *op, unsigned node, bool in);
+int pool_accept_members(struct pool *pool);
 
 /* ---- clients --------------------------------------------------------------------------------- */
 

@@ -206,6 +206,13 @@ int client_meet_sweep(struct op *op);
 
 /* ---- clients/lease.c ------------------------------------------------------------------------- */
 
+/* Asks the fabric to shut a client out, and waits for that. */
+int client_fence_out(struct op *op, uint64_t incarnation);
+/* MEMBERS-4: takes the line of a slot at the voters, or removes it (incarnation 0: whoever has it).
+ * Does nothing in a pool without voters. */
+int client_appear(struct op *op, unsigned slot, uint64_t from, uint64_t to, uint64_t *holder);
+void client_vanish(struct op *op, unsigned slot, uint64_t incarnation);
+
 /* Shuts out the suspect and recovers what it left. Any number of clients may call this at once: one
  * does it, the others return. A client without a slot takes the suspect's if that left work undone,
  * and completes the work once it is announced. */
@@ -228,6 +235,9 @@ static inline bool client_must_complete(const struct client *c)
 }
 
 /* ---- clients/registry.c ---------------------------------------------------------------------- */
+
+/* Learns who the members are, and works in the newest view from then on. */
+int client_learn_view(struct client *client);
 
 /* Registers a client that was just opened. */
 int client_join(struct client *client);

@@ -7,6 +7,7 @@
  *   64       next free chunk (FAA)          CLIENTS_OFF   client slots, 64 bytes each
  *   128      free lists, a word per class   catalog_off() the catalog: a place for each table,
  *   journal_off()  a line per client slot                 16 bytes each (struct catalog_entry)
+ *   members_off()  who is a member, if there are voters
  *   table_off   chunk table, a word each
  *   chunks_off  chunks of 64 KiB
  */
@@ -16,6 +17,7 @@
 #include "base/hash.h"
 #include "fabric/batch.h"
 #include "fabric/superblock_layout.h"
+#include "members/members_layout.h"
 
 #include <stdbool.h>
 
@@ -284,10 +286,14 @@ struct catalog_desc {
     uint64_t serial;
 };
 
-/* The catalog follows the journals. */
-static inline uint64_t catalog_off(uint64_t clients)
+/* Behind the journals: what nodes of a pool with voters keep of its members, then the catalog. */
+static inline uint64_t members_off(uint64_t clients)
 {
     return journal_off(clients) + clients * JOURNAL_BYTES;
+}
+static inline uint64_t catalog_off(uint64_t clients, bool voters)
+{
+    return members_off(clients) + (voters ? members_bytes(clients) : 0);
 }
 
 /* How many places the catalog has, by the size of node 0: one for each 8 KiB, within bounds. Few

@@ -366,7 +366,7 @@ static int check_nodes(struct checking *c)
 {
     const struct fab *fab = c->session->pool->fab;
     (void)pool_meet(&c->session->op);
-    c->nodes_away = fab_away(fab);
+    c->nodes_away = pool_away(&c->session->pool->pool);
     for (unsigned i = 0; i < fab->nodes; i++) {
         char text[16];
         if (c->nodes_away >> i & 1)

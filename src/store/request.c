@@ -81,7 +81,7 @@ static int iterate(struct op *op, const struct far_op *r, struct index_view *vie
                               .cursor = r->cursor,
                               .keys_only = (r->flags & FAR_KEYS_ONLY) != 0};
     if (r->flags & FAR_PASS_AWAY)
-        out.away = fab_away(op->pool->fab);
+        out.away = pool_away(op->pool);
     op->batch.refused = false;
     int rc = INDEX_CALL(r->table->index.ops, iterate, op, view, &out);
     result->cursor = out.cursor;
@@ -262,7 +262,7 @@ static __attribute__((noinline)) int attempt_ride(far_session *s, struct op *op,
 static int attempt_again(far_session *s, struct op *op, const struct far_op *r,
                          struct table_view *view, struct far_result *result, int rc)
 {
-    if (rc == FAR_UNREACHABLE && fab_away(op->pool->fab)) { /* AWAY-3: is the node back? */
+    if (rc == FAR_UNREACHABLE && pool_away(op->pool)) { /* AWAY-3: is the node back? */
         rc = without_effect(pool_meet(op));
         if (rc == FAR_OK)
             rc = attempt(s, op, r, view, result);

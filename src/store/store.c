@@ -144,12 +144,45 @@ int far_pool_info(far_session *s, struct far_pool_info *info)
     return err_end(rc);
 }
 
+int far_pool_members(far_session *s, struct far_members *members, struct far_member *list)
+{
+    int rc = store_begin(s, members, "members");
+    if (rc != FAR_OK)
+        return err_end(rc);
+    store_take(s);
+    (void)pool_meet(&s->op);
+    rc = pool_members(&s->op, members, list);
+    store_give(s);
+    return err_end(rc);
+}
+
+int far_pool_change_members(far_session *s, unsigned node, bool in)
+{
+    int rc = store_begin(s, s, "session");
+    if (rc == FAR_OK && node >= s->pool->pool.fab->nodes)
+        rc = err_fail(FAR_INVALID, "node is %u, but the pool has nodes 0 to %u", node,
+                      s->pool->pool.fab->nodes - 1);
+    if (rc != FAR_OK)
+        return err_end(rc);
+    store_take(s);
+    (void)pool_meet(&s->op);
+    rc = pool_change_members(&s->op, node, in);
+    store_give(s);
+    return err_end(rc);
+}
+
+int far_pool_accept_members(far_pool *pool)
+{
+    err_begin();
+    return err_end(pool ? pool_accept_members(&pool->pool) : store_null("pool"));
+}
+
 int far_node_info(far_session *s, unsigned node, struct far_node_info *info)
 {
     int rc = store_begin(s, info, "info");
-    if (rc == FAR_OK && node >= s->pool->pool.nodes)
+    if (rc == FAR_OK && node >= s->pool->pool.fab->nodes)
         rc = err_fail(FAR_INVALID, "node is %u, but the pool has nodes 0 to %u", node,
-                      s->pool->pool.nodes - 1);
+                      s->pool->pool.fab->nodes - 1);
     if (rc != FAR_OK)
         return err_end(rc);
     struct fab_ep *ep = s->client.ep;

@@ -292,7 +292,7 @@ static int inspect(far_session *s, far_table *table,
     store_enter(s);
     int rc = inspect_once(s, table, walk, arg);
     if (rc == FAR_FENCED ||
-        (rc == FAR_UNREACHABLE && fab_away(s->pool->fab) &&
+        (rc == FAR_UNREACHABLE && pool_away(&s->pool->pool) &&
          pool_meet(&s->op) == FAR_OK) ||                                  /* AWAY-3 */
         (rc == FAR_POOL_FULL && pool_make_room(&s->op, false) == FAR_OK)) /* RELIEF-2 */
         rc = inspect_once(s, table, walk, arg);

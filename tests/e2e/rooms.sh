@@ -14,9 +14,10 @@ base base
 fabric base fabric
 fabric/ucx base fabric fabric/ucx
 fabric/verbs base fabric fabric/verbs
-pool base fabric pool POOLS
+members base fabric members
+pool base fabric members pool POOLS
 pool/memory base fabric pool pool/memory
-pool/clients base fabric pool pool/memory pool/clients
+pool/clients base fabric members pool pool/memory pool/clients
 pool/sweep base fabric pool POOLS
 index base fabric pool index | POOLS
 index/race base fabric pool index index/race | POOLS
@@ -28,7 +29,7 @@ store base fabric pool index store | POOLS
 memd base fabric fabric/ucx fabric/verbs memd
 module base fabric memd module
 sim base fabric sim
-check base fabric pool index store sim check | POOLS
+check base fabric members pool index store sim check | POOLS
 model base fabric model
 out base out
 bench base fabric store model out bench | pool POOLS index

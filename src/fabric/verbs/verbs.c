@@ -235,7 +235,8 @@ static int verbs_fence(struct fab_ep *ep, uint64_t client)
         if (rc == FAR_OK)
             e->fenced |= 1ull << i;
         pending += rc == FAB_PENDING;
-        status = rc < 0 ? rc : status;
+        if (!(ep->fab->witnesses >> i & 1))
+            status = rc < 0 ? rc : status;
     }
     return status != FAR_OK ? status : pending > 0 ? FAB_PENDING : FAR_OK;
 }

@@ -120,11 +120,40 @@ static int fence_out(struct op *op, uint64_t incarnation, bool wait)
     return rc;
 }
 
+int client_fence_out(struct op *op, uint64_t incarnation)
+{
+    return fence_out(op, incarnation, true);
+}
+
+/* ---- the lines of client slots at voters ----------------------------------------------------- */
+
+int client_appear(struct op *op, unsigned slot, uint64_t from, uint64_t to, uint64_t *holder)
+{
+    struct client *c = op->client;
+    uint64_t other;
+    return c->pool->voters == 0 ? FAR_OK
+                                : members_present(&c->members, c->to_voters, slot, from, to,
+                                                  holder ? holder : &other);
+}
+
+void client_vanish(struct op *op, unsigned slot, uint64_t incarnation)
+{
+    if (op->pool->voters > 0)
+        members_absent(&op->client->members, op->client->to_voters, slot, incarnation);
+}
+
 /* LEASE-L2: a client that is not registered cannot complete anything. It takes the slot, and the
- * journal with it. */
+ * journal with it. In the registry the slot is that of a dead client, so whoever voters say has it
+ * cannot get it there. */
 static int inherit(struct op *op, unsigned slot, uint64_t fenced)
 {
     struct client *c = op->client;
+    uint64_t holder = 0;
+    int rc = client_appear(op, slot, 0, c->incarnation, &holder);
+    if (rc == FAR_CONTENTION)
+        rc = client_appear(op, slot, holder, c->incarnation, &holder);
+    if (rc != FAR_OK)
+        return rc;
     c->slot = slot; /* after an error this may be wrong: client_renew() finds out */
     c->unannounced = true;
     c->attention.inherited = true;
@@ -132,10 +161,11 @@ static int inherit(struct op *op, unsigned slot, uint64_t fenced)
     c->taken_at = client_now(c);
     batch_cas(&op->batch, MARK_PUBLISH, NODE0, slot_delta(slot), fenced, c->incarnation,
               op->pool_word);
-    int rc = batch_flush(&op->batch);
+    rc = batch_flush(&op->batch);
     if (rc == FAR_OK && op->pool_word[0] != fenced) { /* another client was faster */
         c->slot = NO_SLOT;
         c->attention.inherited = false;
+        client_vanish(op, slot, c->incarnation);
     }
     c->watch.reaped += rc == FAR_OK && c->slot == slot;
     return rc;
@@ -253,6 +283,7 @@ static int count_death(struct op *op, unsigned slot)
 static int free_slot(struct op *op, unsigned slot, uint64_t word)
 {
     struct client *c = op->client;
+    client_vanish(op, slot, 0);
     batch_cas(&op->batch, MARK_PUBLISH, NODE0, slot_delta(slot), word, 0, op->pool_word);
     int rc = batch_flush(&op->batch);
     c->watch.reaped += rc == FAR_OK && op->pool_word[0] == word;

@@ -13,22 +13,87 @@
 
 #define EVICTIONS 8 /* how often a client that registers frees slots, while others are faster */
 
-/* Takes the lowest free slot. That keeps short the part of the registry that all clients read. */
+/* ---- voters ---------------------------------------------------------------------------------- */
+
+/* Works in the view that is known. */
+static int attend_view(struct client *c)
+{
+    if (c->pool->voters == 0)
+        return FAR_OK;
+    int rc = members_attend(&c->members, c->to_voters, c->slot, c->incarnation);
+    if (rc == FAR_CONTENTION) {
+        c->attention.lease_lost = c->must_leave_slot = true;
+        return FAR_FENCED;
+    }
+    return rc;
+}
+
+int client_learn_view(struct client *c)
+{
+    if (c->pool->voters == 0)
+        return FAR_OK;
+    int rc = members_read(&c->members, c->to_voters);
+    if (rc != FAR_OK)
+        return rc;
+    __atomic_store_n(&c->ep->view, members_view(&c->members), __ATOMIC_RELAXED);
+    return c->slot == NO_SLOT ? FAR_OK : attend_view(c);
+}
+
+/* The voters say that `holder` has a slot that nobody has in the registry: it registers just now,
+ * or it died while it registered or left. If it does not get on for two leases, it is shut out, and
+ * the slot is free. */
+static int clear_slot(struct op *op, unsigned slot, uint64_t holder)
+{
+    struct client *c = op->client;
+    struct backoff patience = {0};
+    do {
+        batch_read(&op->batch, NODE0, slot_delta(slot), op->pool_word, 8);
+        int rc = batch_flush(&op->batch);
+        if (rc != FAR_OK || op->pool_word[0] != 0)
+            return rc;
+    } while (client_backoff(op, &patience, 2));
+    int rc = client_fence_out(op, holder);
+    if (rc == FAR_OK)
+        members_absent(&c->members, c->to_voters, slot, holder);
+    return rc;
+}
+
+/* ---- taking a slot --------------------------------------------------------------------------- */
+
+/* Takes the lowest free slot. That keeps short the part of the registry that all clients read. A
+ * slot that voters have given to another client is the last choice. */
 static int claim_slot(struct op *op, struct client *c)
 {
-    unsigned clients = c->pool->clients;
+    unsigned clients = c->pool->clients, first = 0, given = clients;
+    uint64_t holder = 0;
     ASSERT(clients > 0);
     /* If another client is faster, look again: each time, one client has got a slot. */
     for (unsigned attempt = 0; attempt < 2 * clients; attempt++) {
         struct client_slot *slots = NULL;
-        unsigned slot = 0;
+        unsigned slot = first;
         int rc = client_registry(op, &slots);
         if (rc != FAR_OK)
             return rc;
         while (slot < clients && slots[slot].incarnation != 0)
             slot++;
-        if (slot == clients)
+        if (slot == clients && given == clients)
             break;
+        if (slot == clients) {
+            rc = clear_slot(op, given, holder);
+            if (rc != FAR_OK)
+                return rc;
+            first = 0;
+            given = clients;
+            continue;
+        }
+        rc = client_appear(op, slot, 0, c->incarnation, &holder);
+        if (rc == FAR_CONTENTION) {
+            given = slot;
+            first = slot + 1;
+            continue;
+        }
+        if (rc != FAR_OK)
+            return rc;
         c->slot = slot;        /* after an error this may be wrong: client_renew() finds out */
         c->unannounced = true; /* the slot still holds its previous owner's fields */
         c->taken_at = client_now(c);
@@ -37,6 +102,7 @@ static int claim_slot(struct op *op, struct client *c)
         rc = batch_flush(&op->batch);
         if (rc != FAR_OK || op->pool_word[0] == 0)
             return rc;
+        client_vanish(op, slot, c->incarnation);
     }
     c->slot = NO_SLOT;
     return FAR_NO_CLIENT_SLOT;
@@ -231,14 +297,16 @@ static int join(struct op *op, struct client *c)
     c->must_leave_slot = false;
     c->attention.inherited = false;
     journal_forget(c);
-    int rc = claim_slot(op, c);
+    int rc = client_learn_view(c);
+    if (rc == FAR_OK)
+        rc = claim_slot(op, c);
     if (rc == FAR_NO_CLIENT_SLOT && (c->pool->kept || c->pool->evicts))
         rc = claim_evicted(op, c);
     if (rc == FAR_NO_CLIENT_SLOT)
         return err_fail(rc, "all %u client slots of the pool are taken", c->pool->clients);
-    if (rc != FAR_OK)
-        return rc;
-    return announce(op, c, c->taken_at);
+    if (rc == FAR_OK)
+        rc = announce(op, c, c->taken_at);
+    return rc == FAR_OK ? attend_view(c) : rc;
 }
 
 /*
@@ -260,11 +328,18 @@ int client_renew(struct op *op)
         return rc;
     if (slot->incarnation != c->incarnation)
         return FAR_FENCED;
+    rc = client_appear(op, c->slot, c->incarnation, incarnation, NULL);
+    if (rc != FAR_OK)
+        return rc == FAR_CONTENTION ? FAR_FENCED : rc;
     batch_cas(&op->batch, MARK_PUBLISH, NODE0, slot_delta(c->slot), c->incarnation, incarnation,
               op->pool_word);
     rc = batch_flush(&op->batch);
-    if (rc != FAR_OK || op->pool_word[0] != c->incarnation)
-        return rc != FAR_OK ? rc : FAR_FENCED;
+    if (rc == FAR_OK && op->pool_word[0] != c->incarnation) {
+        client_vanish(op, c->slot, incarnation);
+        return FAR_FENCED;
+    }
+    if (rc != FAR_OK)
+        return rc;
     c->incarnation = incarnation;
     c->complete_after = 0;
     set_lease(c, posted);

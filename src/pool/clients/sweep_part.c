@@ -6,7 +6,7 @@
 /* Reads a word of every node, except for those that are away: theirs stays. */
 int pool_read_marks(struct op *op, uint64_t delta, uint64_t *words)
 {
-    uint64_t *image = op_buffer(op, BUF_POOL, op->pool->nodes * 8), away = fab_away(op->pool->fab);
+    uint64_t *image = op_buffer(op, BUF_POOL, op->pool->nodes * 8), away = pool_away(op->pool);
     if (!image)
         return FAR_NO_MEMORY;
     for (unsigned i = 0; i < op->pool->nodes; i++)

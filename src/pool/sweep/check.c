@@ -116,7 +116,7 @@ int pool_check(struct op *op, struct pool_findings *f)
     if (rc == FAR_OK)
         rc = inspect_journals(op, f);
     for (unsigned node = 0; node < op->pool->nodes && rc == FAR_OK; node++) {
-        if (fab_away(op->pool->fab) >> node & 1)
+        if (pool_away(op->pool) >> node & 1)
             continue; /* the caller says so */
         rc = inspect_lists(op, f, node);
         if (rc == FAR_OK)

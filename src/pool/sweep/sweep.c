@@ -444,8 +444,9 @@ int pool_sweep(struct op *op, struct sweep_result *result)
     if (client_has_undone(op->client)) /* SWEEP-P2 */
         return err_fail(FAR_CONTENTION,
                         "this client has unfinished work that is not recovered yet");
-    if (fab_away(op->pool->fab)) /* AWAY-4 */
-        return fab_away_failed(op->pool->fab, fab_away(op->pool->fab));
+    uint64_t away = pool_away(op->pool); /* AWAY-4 */
+    if (away)
+        return fab_away_failed(op->pool->fab, away);
     rc = marks_init(&s.marks, op, true);
     if (rc == FAR_OK)
         rc = run(&s);

@@ -15,7 +15,7 @@ int pool_info(struct op *op, struct far_pool_info *info)
         return FAR_NO_MEMORY;
     uint64_t *next = (uint64_t *)(image + bytes);
 
-    sum.nodes_away = fab_away(pool->fab);
+    sum.nodes_away = pool_away(pool);
     batch_read(&op->batch, gaddr_make(0, 0), 0, image, bytes);
     for (unsigned i = 0; i < pool->nodes; i++)
         if (!(sum.nodes_away >> i & 1))
