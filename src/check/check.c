@@ -97,6 +97,7 @@ static void inspect(struct check *c)
         check_fail_status(c, CHECK_BAD_STATUS, rc, "opening a session for the inspection");
         return;
     }
+    check_members_audit(c, fresh);
     walk_tables(c, fresh);
     check_memory_audit(c, fresh);
     check_lock_audit(c);

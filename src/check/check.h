@@ -98,7 +98,8 @@ struct check_coverage {
     uint64_t emptied;      /* pools whose tables were all dropped and made again               */
     uint64_t joined, rode; /* changes that others made needless; that others carried out  */
     uint64_t left;         /* that have lost patience with others                         */
-    uint64_t stopped;      /* clients that stopped within a WRITE for longer than a lease      */
+    uint64_t members_changed, voters_killed; /* in pools with voters */
+    uint64_t stopped; /* clients that stopped within a WRITE for longer than a lease      */
     bool struck, struck_again; /* a fault at a chosen place, and one in a recovery after it */
     bool growing, mcas_emulated, no_fence;
     bool lives;     /* without a fence, and it is known which processes live */
@@ -178,6 +179,8 @@ void check_add_counts(struct sim_counts *sum, const struct sim_counts *one);
     X(slept, "sleepers", one->slept)                                                               \
     X(emptied, "pools_emptied", one->emptied)                                                      \
     X(stopped, "stopped_within_a_write", one->stopped)                                             \
+    X(members_changed, "members_changed", one->members_changed)                                    \
+    X(voters_killed, "voters_killed", one->voters_killed)                                          \
     X(joined, "changes_joined", one->joined)                                                       \
     X(rode, "changes_that_rode", one->rode)                                                        \
     X(left, "changes_that_left_a_group", one->left)                                                \

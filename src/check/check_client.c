@@ -201,6 +201,7 @@ static void between_operations(struct check *c, struct check_client *me)
     sometimes(c, me, c->plan.iterates, 4, check_iterate);
     sometimes(c, me, c->plan.scans, 4, check_scan);
     sometimes(c, me, c->plan.repairs > 0 && me->id + 1 == c->set->clients, 2, check_repair);
+    sometimes(c, me, c->plan.votes, 3, check_members_use);
     sometimes(c, me, c->plan.reopens, 8, idle_or_reopen);
 }
 

@@ -90,6 +90,8 @@ struct plan {
     unsigned processes;  /* that clients belong to; 0: each is one                             */
     unsigned sleeps_at;  /* client 0 sleeps after that many operations; 0: it does not         */
     unsigned sleeps_for; /* until the others have done that many                           */
+    bool votes;          /* all nodes are voters at first                                      */
+    bool restarts;       /* voters are killed; else they are put out                           */
     bool sleeps_parked;
     bool stuffed;      /* the pool is full when the clients start */
     bool closes;       /* clients open and close a handle of a table */
@@ -124,6 +126,15 @@ struct growth {
 struct lock_account {
     uint64_t tickets, tickets_unsure;   /* additions that were made, and that may have been */
     uint64_t sections, sections_unsure; /* likewise, critical sections                      */
+};
+
+/* What check_members.c knows of pools with voters. */
+#define VIEWS_MAX 64u
+struct members_account {
+    uint64_t sum[VIEWS_MAX]; /* of what clients knew in each view; 0: none knew it  */
+    unsigned newest;
+    bool counts[NODES_MAX]; /* in the newest view the node votes, in its present life */
+    unsigned lives;
 };
 
 #define CHECK_CELLS 4u /* on every node */
@@ -181,6 +192,7 @@ struct check {
     /* the files of these names */
     struct plan plan;
     struct lock_account lock;
+    struct members_account members;
     struct journal_account journal;
     struct cached_structure cache;
     struct short_lived short_lived[SHORT_LIVED_MAX]; /* of the same name; the newest is the last */
@@ -360,6 +372,12 @@ void check_sweep_audit(struct check *c, far_session *fresh);
 
 /* A client checks a table or the pool, or repairs the pool. */
 int check_repair(struct check *c, struct check_client *me);
+
+/* ---- check_members.c ------------------------------------------------------------------------- */
+
+/* A client looks who votes, or changes that, or a voter is killed. */
+int check_members_use(struct check *c, struct check_client *me);
+void check_members_audit(struct check *c, far_session *session);
 
 /* ---- check_cache.c --------------------------------------------------------------------------- */
 

@@ -94,6 +94,7 @@ static int open_pool(struct check *c)
     sim_fab(c->sim)->clients_wanted = c->plan.crowded ? c->clients + SLOTS_LEFT : REGISTRY_SLOTS;
     sim_fab(c->sim)->lease_ms = c->plan.no_fence ? LEASE_MS_NO_FENCE : LEASE_MS;
     sim_fab(c->sim)->groups = 1;
+    sim_fab(c->sim)->voters = c->plan.votes ? c->plan.nodes : 0;
     sim_fab(c->sim)->processes = CHECK_CLIENTS_MAX + 1;
     sim_open_in(c->sim, CHECK_CLIENTS_MAX); /* the harness is a process of its own */
     rc = store_open(sim_fab(c->sim), &c->plan.knobs, &c->pool);
@@ -385,6 +386,7 @@ bool check_set_up(struct check *c, struct sites *sites)
     c->next_cold = c->set->keys;
     c->walks = 0;
     c->lock = (struct lock_account){0};
+    c->members = (struct members_account){.newest = 0};
     if (c->plan.cold > 0)
         rc = c->program ? choose_program_keys(c) : choose_cold_keys(c);
     if (c->plan.lags)

@@ -149,6 +149,16 @@ static void leave_behind(struct check *c)
     p->scans = p->scans && check_can_scan(c);
 }
 
+/* Sessions register with voters, and clients change who votes. Either voters are put out and taken
+ * in, or one at a time is killed, comes back and is taken in again. */
+static void let_nodes_vote(struct check *c)
+{
+    struct plan *p = &c->plan;
+    p->nodes = NODES_MAX;
+    p->votes = true;
+    p->restarts = choose(c, 2);
+}
+
 void check_twist(struct check *c, struct sites *sites)
 {
     struct plan *p = &c->plan;
@@ -187,4 +197,6 @@ void check_twist(struct check *c, struct sites *sites)
         leave_behind(c);
     p->closes = choose(c, 2) && !p->tight;
     p->stuffed = choose(c, 8) == 7 && p->tight;
+    if (choose(c, 8) == 7)
+        let_nodes_vote(c);
 }
