@@ -1,4 +1,5 @@
 /* Registrations that break off in the middle, and what a client may say of itself afterwards. */
+#include "support/pool_rig.h"
 #include "support/puppet.h"
 #include "support/register_rig.h"
 
@@ -36,6 +37,41 @@ static void a_join_that_breaks_off_is_no_registration(void **state)
         far_session_close(s);
         far_session_close(idle);
         end(&r, &p);
+    }
+}
+
+static int post_until_shut_out(struct fab_ep *ep, struct fab_req *req)
+{
+    if (breaks.claimed) {
+        breaks.claimed = false;
+        breaks.pass--;
+        return FAR_FENCED;
+    }
+    breaks.claimed = breaks.pass > 0 && claims_slot(&req->verbs[0]);
+    return hook.real->post(ep, req);
+}
+
+/* It stood still behind its claim of a slot, so others took it for dead. */
+static void a_client_that_is_shut_out_while_it_registers_begins_again(void **state)
+{
+    struct pool_rig r;
+    struct fab_ep *ep;
+    struct client c;
+
+    (void)state;
+    for (unsigned times = 3; times < 5; times++) {
+        pool_rig_open(&r, URI);
+        assert_int_equal(r.fab->ops->ep_open(r.fab, &ep), FAR_OK);
+        hook_on(ep);
+        hook.ops.post = post_until_shut_out;
+        breaks = (typeof(breaks)){.pass = times};
+        int rc = client_open(&r.pool, ep, 2, &c);
+        assert_int_equal(rc, times == 3 ? FAR_OK : FAR_FENCED);
+        hook_off();
+        if (rc == FAR_OK)
+            client_close(&c);
+        ep->ops->ep_close(ep);
+        pool_rig_close(&r);
     }
 }
 
@@ -115,6 +151,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_join_that_breaks_off_is_no_registration),
+        cmocka_unit_test(a_client_that_is_shut_out_while_it_registers_begins_again),
         cmocka_unit_test(an_announcement_that_breaks_off_does_not_extend_the_lease),
         cmocka_unit_test(a_client_without_a_slot_gets_one_when_there_is_one),
         cmocka_unit_test(the_epoch_does_not_outrun_a_certificate_that_was_set_back),

@@ -11,6 +11,7 @@
 
 #include <unistd.h>
 
+#define JOINS     4 /* how often a client that is opened registers, if it is shut out meanwhile */
 #define EVICTIONS 8 /* how often a client that registers frees slots, while others are faster */
 
 /* ---- voters ---------------------------------------------------------------------------------- */
@@ -355,7 +356,9 @@ int client_join(struct client *c)
         return rc;
     ASSERT(!c->epoch.oldest);
     (void)client_set_policy(&op, POLICY_JOINING); /* it has nothing to announce, and no lease */
-    rc = join(&op, c);
+    rc = FAR_FENCED;
+    for (unsigned turn = 0; rc == FAR_FENCED && turn < JOINS; turn++)
+        rc = join(&op, c); /* others take it for dead if it stands still meanwhile */
     (void)client_set_policy(&op, POLICY_ANNOUNCING);
     if (rc == FAR_OK && client_must_complete(c))
         (void)client_complete(&op); /* if it fails, it is tried again later */
