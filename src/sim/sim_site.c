@@ -3,6 +3,8 @@
 
 #include <stddef.h>
 
+#define MANY_VERBS 3u
+
 void sim_count_sites(struct sim *sim, struct sites *sites)
 {
     sim->sites = sites;
@@ -141,6 +143,14 @@ static bool is_moment(const struct sim *sim, const struct sim_request *r, bool a
     return late ? answers : progress(r) == SITE_BEFORE || answers;
 }
 
+/* When a client dies between many verbs, it is not always the first one alone that has taken
+ * effect. */
+static bool waits_for_more(struct sim *sim, const struct sim_request *r)
+{
+    return aim_of(sim->sites)->fault == SITE_BETWEEN && r->count > MANY_VERBS &&
+           tape_chance(sim->tape, 3, 4, TAPE_FAULT);
+}
+
 enum fault sim_site_fault(struct sim *sim, const struct sim_request *r, bool answers)
 {
     enum fault fault = FAULT_NONE;
@@ -151,7 +161,7 @@ enum fault sim_site_fault(struct sim *sim, const struct sim_request *r, bool ans
     case SITE_BEFORE:
     case SITE_BETWEEN:
     case SITE_BEHIND:
-        if (may_strike(sim, r, SIM_CRASH) && progress(r) == aim->fault)
+        if (may_strike(sim, r, SIM_CRASH) && progress(r) == aim->fault && !waits_for_more(sim, r))
             fault = FAULT_CRASH;
         break;
     case SITE_STOPPED:

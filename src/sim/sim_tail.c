@@ -14,8 +14,8 @@
  *          `publish` or a released lock precedes it. Locks are released in a stage of their own,
  *          the last of their part, so the tail's lock is released before the head's. The request is
  *          answered when the last stage is at the tail.
- * TAIL-T3  `early` and `sum` reach head and tail in any order. A READ of the tail that follows them
- *          finds them there.
+ * TAIL-T3  `early` and `sum` reach head and tail in any order, and `early` in pieces. A READ of the
+ *          tail that follows them finds them there.
  * TAIL-T4  `place` takes the locks of its client along: they stand at the tail before it. A lock
  *          under which nothing was placed is at the head only.
  * TAIL-T5  `hint` is at the head only.
@@ -338,7 +338,8 @@ bool sim_tail_begun(struct sim *sim, struct sim_request *r, unsigned i)
     bool first = (mark == MARK_EARLY || mark == MARK_SUM) && has_tail(sim, verb->v.node) &&
                  tape_chance(sim->tape, 1, 3, TAPE_ORDER);
     if (first) /* TAIL-T3 */
-        bring(sim, r, i, verb->tail_left);
+        bring(sim, r, i,
+              verb->tail_left ? sim_adversary_pieces(sim, r->client, verb->tail_left) : 0);
     return first;
 }
 
