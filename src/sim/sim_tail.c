@@ -16,8 +16,10 @@
  *          answered when the last stage is at the tail.
  * TAIL-T3  `early` and `sum` reach head and tail in any order, and `early` in pieces. A READ of the
  *          tail that follows them finds them there.
- * TAIL-T4  `place` takes the locks of its client along: they stand at the tail before it. A lock
- *          under which nothing was placed is at the head only.
+ * TAIL-T4  `place` takes the locks along that its client knows to have: they stand at the tail
+ *          before it. A lock under which nothing was placed is at the head only. So is one of
+ *          another operation of the client's ring that was not answered: what names it may not be
+ *          at the tail yet, so nobody could release it there.
  * TAIL-T5  `hint` is at the head only.
  * TAIL-T6  From the time when `publish` has changed a word at the head until it is at the tail,
  *          other atomics and READs of the head wait. A request that waits brings first to the tail
@@ -107,11 +109,28 @@ static void copy_lock(struct sim *sim, const struct sim_hold *h)
     *word = h->whole ? h->bits : *word | h->bits;
 }
 
+/* Does its client not know yet that it has the lock? */
+static bool is_unanswered(const struct sim *sim, const struct sim_request *r,
+                          const struct sim_hold *h)
+{
+    for (size_t n = 0; n < sim->requests; n++) {
+        const struct sim_request *other = sim->request[n];
+        if (!other->in_use || !other->req || other == r || other->client != r->client)
+            continue;
+        for (unsigned i = 0; i < other->count; i++)
+            if (other->verb[i].executed && mark_of(&other->verb[i].v) == MARK_LOCK &&
+                same_word(h, &other->verb[i].v))
+                return true;
+    }
+    return false;
+}
+
 /* TAIL-T4 */
 static void take_locks_along(struct sim *sim, const struct sim_request *r, unsigned node)
 {
     for (unsigned i = 0; i < sim->holds; i++)
-        if (sim->hold[i].node == node && sim->hold[i].identity == r->identity)
+        if (sim->hold[i].node == node && sim->hold[i].identity == r->identity &&
+            !is_unanswered(sim, r, &sim->hold[i]))
             copy_lock(sim, &sim->hold[i]);
 }
 
