@@ -506,10 +506,12 @@ static bool is_refused(struct sim *sim, struct sim_request *r, unsigned i)
     r->req->away_status = FAR_FENCED;
     bool begins = r->refused == 0;
     r->refused = view > r->refused ? view : r->refused;
-    if (!sim->set.tails && (!begins || tape_chance(sim->tape, 1, 2, TAPE_ORDER)))
-        verb_done(sim, r, i); /* without effect; other nodes execute theirs */
-    else
+    if (begins && (sim->adversity & SIM_ERROR) && tape_chance(sim->tape, 1, 2, TAPE_FAULT)) {
         sim_request_fail(sim, r, r->any_executed ? FAR_UNKNOWN : FAR_FENCED);
+        return true;
+    }
+    r->verb[i].at_tail = true;
+    verb_done(sim, r, i); /* without effect; other nodes execute theirs */
     return true;
 }
 
