@@ -8,7 +8,7 @@ modules="clock err event_queue fds fiber hist mapping process rng text
          batch direct fab mem module shm superblock ucx uri verbs wire
          block catalog client freelist journal marks op pool size stock turn turns
          chime index race rcuckoo sephash shard tuning
-         store far memd"
+         store far memd members paxos"
 
 # The global names that a library defines. "A" are the version nodes of a shared library; a name
 # with a dot is a sanitizer's.

@@ -193,8 +193,10 @@ static void opening_and_closing_leaves_no_mappings_behind(void **state)
         if (round == 1) /* by now the process has all mappings that it makes only once */
             before = mapped();
     }
-    if (RIG_SANITIZED == 1) /* sanitizers keep mapping memory */
-        assert_in_range(mapped(), 0, before + (1 << 20) / page);
+    /* The C library keeps the stacks of threads that have ended, up to 40 MB of them. Each round
+     * has mapped 24 MB. Sanitizers keep mapping memory. */
+    if (RIG_SANITIZED == 1)
+        assert_in_range(mapped(), 0, before + (64 << 20) / page);
 }
 
 int main(int argc, char **argv)

@@ -144,6 +144,7 @@ static void a_silent_node_beside_one_with_a_newer_view(void **state)
     rig_set(r, gaddr_make(1, AT), 0, 42);
     assert_int_equal(rig_fence_view(r, 0, 2), FAR_OK);
     ASSERT(kill(node[1].pid, SIGSTOP) == 0);
+    ASSERT(waitpid(node[1].pid, NULL, WUNTRACED) == node[1].pid); /* until it stands still */
     r->b.policy = &policy;
     for (unsigned n = 0; n < 2; n++)
         batch_faa(&r->b, MARK_PUBLISH, gaddr_make(n, AT), 0, 1, &r->buf[n]);

@@ -8,7 +8,7 @@
 #include "fabric/superblock_layout.h"
 
 #define WORD            128u
-#define SEEDS           (1000u / RIG_SLOW)
+#define SEEDS           1000u
 #define WITHIN_CONTRACT (SIM_DELAY | SIM_REORDER | SIM_TORN | SIM_INTERLEAVE)
 #define REQUESTS_MAX    64u
 
