@@ -296,6 +296,13 @@ static int check_rest(struct members *m, struct batch *b, unsigned node)
                                           node, rest, counting);
 }
 
+static int log_is_full(const struct members *m)
+{
+    return err_fail(FAR_POOL_FULL,
+                    "the members have changed %u times: there is no room for another change",
+                    m->entries);
+}
+
 /* What is to be proposed now. FAR_EXISTS, FAR_INVALID (MEMBERS-3), FAR_POOL_FULL. */
 static int plan(struct members *m, struct batch *b, enum members_change change, unsigned node,
                 uint32_t *value)
@@ -303,10 +310,7 @@ static int plan(struct members *m, struct batch *b, enum members_change change, 
     unsigned count = members_count(m);
     bool votes = members_votes(m, node);
     if (m->entries + 1 == MEMBERS_ENTRIES)
-        return err_fail(FAR_POOL_FULL,
-                        "the members have changed %u times: there is no room for "
-                        "another change",
-                        m->entries);
+        return log_is_full(m);
     if (change == MEMBERS_OUT) {
         *value = members_value(change, node, m->life[node]);
         if (!votes)
@@ -318,11 +322,12 @@ static int plan(struct members *m, struct batch *b, enum members_change change, 
                             count, fewest(m));
         return check_rest(m, b, node);
     }
-    int rc = members_ask(m, b, node);
-    if (rc != FAR_OK && rc != FAR_NODE_LOST)
+    struct answer a;
+    int rc = members_change_word(m, b, node, 0, 0, 0, &a);
+    if (rc != FAR_OK)
         return rc;
     *value = members_value(change, node, m->word[LIFE_AT]);
-    if (rc == FAR_OK && votes)
+    if (a.counts && votes)
         return err_fail(FAR_EXISTS, "node %u votes already", node);
     if (!votes && count == VOTERS_MAX)
         return err_fail(FAR_INVALID, "%u nodes vote already: put one out first", count);
@@ -348,28 +353,63 @@ int members_propose(struct members *m, struct batch *b, enum members_change chan
 
 /* ---- accepting ------------------------------------------------------------------------------- */
 
-int members_accept(struct members *m, struct batch *b)
+/* What voters that answer have, in whatever life: how many, the entries that would let those count
+ * that do not, and what the next entry was accepted to be in the highest ballot; 0: nothing was. */
+struct remnant {
+    unsigned answered, lost;
+    uint32_t in[VOTERS_MAX], accepted;
+};
+
+static int look_at_remnant(struct members *m, struct batch *b, struct remnant *r)
 {
-    uint32_t value[VOTERS_MAX];
-    unsigned lost = 0, answered = 0;
-    int rc = members_read(m, b);
-    if (rc != FAR_UNREACHABLE)
-        return rc == FAR_OK ? err_fail(FAR_EXISTS, "a majority of the voters counts already") : rc;
+    unsigned highest = 0;
+    *r = (struct remnant){.answered = 0};
     for (unsigned i = 0; i < m->nodes; i++) {
         struct answer a;
         if (!members_votes(m, i))
             continue;
-        rc = members_change_word(m, b, i, 0, 0, 0, &a);
+        int rc = members_change_word(m, b, i, log_off(m->entries + 1), 0, 0, &a);
         if (rc != FAR_OK && !voter_is_lost(rc))
             return rc;
-        answered += rc == FAR_OK;
-        if (rc == FAR_OK && !a.counts)
-            value[lost++] = members_value(MEMBERS_IN, i, m->word[LIFE_AT]);
+        if (rc != FAR_OK)
+            continue;
+        r->answered++;
+        if (!a.counts)
+            r->in[r->lost++] = members_value(MEMBERS_IN, i, m->word[LIFE_AT]);
+        if (log_accepted(a.found) > highest) {
+            highest = log_accepted(a.found);
+            r->accepted = log_value(a.found);
+        }
     }
-    if (2 * answered <= members_count(m))
-        return members_too_few(m, answered);
-    rc = FAR_OK;
-    for (unsigned i = 0; i < lost && m->entries + 1 < MEMBERS_ENTRIES && rc == FAR_OK; i++)
-        rc = spread(m, b, value[i]);
+    return FAR_OK;
+}
+
+static int take_in(struct members *m, struct batch *b, const struct remnant *r)
+{
+    int rc = FAR_OK;
+    for (unsigned i = 0; i < r->lost && m->entries + 1 < MEMBERS_ENTRIES && rc == FAR_OK; i++)
+        rc = spread(m, b, r->in[i]);
+    return rc;
+}
+
+/* An entry that a majority has accepted is decided, though nobody may know it yet, and one of the
+ * voters that answer has it. So what they have accepted comes first. */
+int members_accept(struct members *m, struct batch *b)
+{
+    int rc = members_read(m, b);
+    if (rc == FAR_OK)
+        return err_fail(FAR_EXISTS, "a majority of the voters counts already");
+    for (unsigned turn = 0; turn < TURNS && rc == FAR_UNREACHABLE; turn++) {
+        struct remnant r;
+        if (m->entries + 1 == MEMBERS_ENTRIES)
+            return log_is_full(m);
+        rc = look_at_remnant(m, b, &r);
+        if (rc == FAR_OK && 2 * r.answered <= members_count(m))
+            return members_too_few(m, r.answered);
+        if (rc == FAR_OK)
+            rc = r.accepted != 0 ? spread(m, b, r.accepted) : take_in(m, b, &r);
+        if (rc == FAR_OK)
+            rc = members_read(m, b);
+    }
     return rc;
 }

@@ -17,7 +17,8 @@
  *       not matter that two may propose such entries at the same time.
  *   MEMBERS-4  A client writes its incarnation into the line of its slot at a majority of the
  *       voters before it takes the slot in the registry, and removes it when it has left it. So two
- *       clients never count as present in a slot.
+ *       clients never count as present in a slot. A voter that could not be reached then keeps the
+ *       line, and the client that has the slot in the registry writes over it.
  *
  * These functions post verbs and wait for them; a voter that does not answer costs the fabric's
  * time-out once. A pool without voters never calls them. The words belong to a node and to no
@@ -81,14 +82,21 @@ int members_accept(struct members *m, struct batch *b);
  * it is not. */
 int members_ask(struct members *m, struct batch *b, unsigned node);
 
-/* MEMBERS-4: takes the line of a slot for `to`, at a majority. Lines that say `from` or
- * nothing can be taken. *holder: who has it otherwise. FAR_CONTENTION: somebody has. */
-int members_present(struct members *m, struct batch *b, unsigned slot, uint64_t from, uint64_t to,
+/* MEMBERS-4: takes the line of a slot for `to`, at a majority. *holder: who has it otherwise.
+ * FAR_CONTENTION: somebody has. */
+struct presence_claim {
+    unsigned slot;
+    uint64_t from, to; /* lines that say `from` or nothing can be taken */
+    bool owned;        /* so can all others: nobody else can get the slot in the registry. They were
+                          left behind by clients that could not reach the voter */
+};
+int members_present(struct members *m, struct batch *b, struct presence_claim claim,
                     uint64_t *holder);
 /* Removes it where it says so; 0: whatever it says. A voter that is out of reach keeps it. */
 void members_absent(struct members *m, struct batch *b, unsigned slot, uint64_t incarnation);
 /* Says at a majority of the voters of this view that the client has the slot, and works in the
  * view. FAR_CONTENTION: another one has the slot. */
-int members_attend(struct members *m, struct batch *b, unsigned slot, uint64_t incarnation);
+int members_attend(struct members *m, struct batch *b, unsigned slot, uint64_t incarnation,
+                   bool owned);
 
 #endif

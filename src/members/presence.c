@@ -3,22 +3,27 @@
 
 #include <stddef.h>
 
+#define LINE_TRYS 4u /* a line changes at most so often beside us */
+
 static uint64_t line_off(unsigned slot)
 {
     return presence_off(slot) + offsetof(struct presence_line, incarnation);
 }
 
 /* *taken: the voter's line says `to`. Else, if it answers, *holder is what it says. */
-static int take(struct members *m, struct batch *b, unsigned node, unsigned slot, uint64_t from,
-                uint64_t to, bool *answers, bool *taken, uint64_t *holder)
+static int take(struct members *m, struct batch *b, unsigned node, struct presence_claim claim,
+                bool *answers, bool *taken, uint64_t *holder)
 {
-    uint64_t expected[2] = {from, 0};
-    struct answer a = {.counts = true};
+    uint64_t expected = claim.from;
+    struct answer a = {.counts = false};
     int rc = FAR_OK;
     *taken = false;
-    for (unsigned i = from == 0; i < 2 && a.counts && !*taken; i++) { /* from == to: a look first */
-        rc = members_change_word(m, b, node, line_off(slot), expected[i], to, &a);
-        *taken = a.counts && (a.found == expected[i] || a.found == to);
+    for (unsigned i = 0; i < LINE_TRYS; i++) { /* from == to: a look first */
+        rc = members_change_word(m, b, node, line_off(claim.slot), expected, claim.to, &a);
+        *taken = a.counts && (a.found == expected || a.found == claim.to);
+        if (*taken || !a.counts || (a.found != 0 && !claim.owned))
+            break;
+        expected = a.found;
     }
     if (a.counts && !*taken)
         *holder = a.found;
@@ -26,7 +31,7 @@ static int take(struct members *m, struct batch *b, unsigned node, unsigned slot
     return rc;
 }
 
-int members_present(struct members *m, struct batch *b, unsigned slot, uint64_t from, uint64_t to,
+int members_present(struct members *m, struct batch *b, struct presence_claim claim,
                     uint64_t *holder)
 {
     unsigned taken = 0, answered = 0, count = members_count(m);
@@ -35,7 +40,7 @@ int members_present(struct members *m, struct batch *b, unsigned slot, uint64_t 
         bool mine = false, answers = false;
         if (!members_votes(m, i))
             continue;
-        int rc = take(m, b, i, slot, from, to, &answers, &mine, holder);
+        int rc = take(m, b, i, claim, &answers, &mine, holder);
         if (rc != FAR_OK && !voter_is_lost(rc))
             return rc;
         answered += answers;
@@ -46,7 +51,7 @@ int members_present(struct members *m, struct batch *b, unsigned slot, uint64_t 
     int rc = 2 * answered > count ? FAR_CONTENTION : members_too_few(m, answered);
     struct err_detail why;
     err_keep(&why);
-    members_absent(m, b, slot, to);
+    members_absent(m, b, claim.slot, claim.to);
     err_restore(&why);
     return rc;
 }
@@ -67,11 +72,13 @@ void members_absent(struct members *m, struct batch *b, unsigned slot, uint64_t 
     }
 }
 
-int members_attend(struct members *m, struct batch *b, unsigned slot, uint64_t incarnation)
+int members_attend(struct members *m, struct batch *b, unsigned slot, uint64_t incarnation,
+                   bool owned)
 {
     unsigned answered = 0;
     uint64_t holder = 0;
-    int present = members_present(m, b, slot, incarnation, incarnation, &holder);
+    int present = members_present(
+        m, b, (struct presence_claim){slot, incarnation, incarnation, owned}, &holder);
     if (present != FAR_OK)
         return present;
     uint64_t off = m->off + presence_off(slot) + offsetof(struct presence_line, view);

@@ -6,10 +6,12 @@
  * reserved, since a store into a hole that cannot be filled would kill the node with SIGBUS.
  *
  * The node has a life, a number that clients read (MEMBERS-1). It goes on with the same one only if
- * its file says that the last node ended in order, and in this very file: a copy may be old.
+ * its file says that the last node ended in order, and in this very file: a copy may be old. A file
+ * system that does not keep when files were made cannot say that.
  */
 #include "memd/memd.h"
 
+#include "base/hash.h"
 #include "base/mapping.h"
 #include "fabric/superblock_layout.h"
 
@@ -129,30 +131,49 @@ static uint64_t *word(struct memd_region *r, uint64_t off)
     return (uint64_t *)(void *)(r->base + off);
 }
 
-/* Before anybody is let in. */
+/* What tells a file from its copies, also from one with the same number: when it was made. 0: not
+ * known. */
+static uint64_t file_identity(const struct memd_region *r)
+{
+    struct statx x;
+    if (r->fd < 0 || statx(r->fd, "", AT_EMPTY_PATH, STATX_INO | STATX_BTIME, &x) != 0 ||
+        !(x.stx_mask & STATX_BTIME))
+        return 0;
+    uint64_t part[3] = {x.stx_ino, (uint64_t)x.stx_btime.tv_sec, x.stx_btime.tv_nsec};
+    return hash_sum(part, sizeof part, 0) | 1;
+}
+
+/* Waits until the page that it is on is on the disk. */
+static bool is_kept(const void *at)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    return msync((void *)((uintptr_t)at & ~(page - 1)), page, MS_SYNC) == 0;
+}
+
+/* Before anybody is let in, and on the disk by then: the machine may stop at any time. */
 static int begin_life(struct memd_region *r, bool witness)
 {
-    struct stat st = {.st_ino = 0};
-    bool formatted = r->keep->formatted != 0, in_order = false;
+    bool formatted = r->keep->formatted != 0;
     bool was_witness = *word(r, NODE_KIND_OFF) == NODE_KIND_WITNESS;
-    if (r->fd >= 0 && fstat(r->fd, &st) != 0)
-        return err_fail(FAR_SYSTEM, "cannot look at the file: %s", strerror(errno));
     if (formatted && witness != was_witness)
         return err_fail(FAR_INVALID, witness ? "the file holds data: a witness needs one of its own"
                                              : "the file holds a witness: give --witness");
-    in_order = r->keep->ended != 0 && r->keep->ended == st.st_ino;
+    bool in_order = r->keep->ended != 0 && r->keep->ended == file_identity(r);
     r->keep->ended = 0;
     *word(r, NODE_KIND_OFF) = witness ? NODE_KIND_WITNESS : 0;
-    return in_order ? FAR_OK : wire_random(word(r, NODE_LIFE_OFF), 8);
+    int rc = in_order ? FAR_OK : wire_random(word(r, NODE_LIFE_OFF), 8);
+    if (rc == FAR_OK && r->fd >= 0 &&
+        !(is_kept(word(r, NODE_LIFE_OFF)) && is_kept(&r->keep->ended)))
+        return err_fail(FAR_SYSTEM, "cannot write to the file: %s", strerror(errno));
+    return rc;
 }
 
 /* First all of the memory, then that it is all there. */
 static void end_life(struct memd_region *r)
 {
-    struct stat st;
-    if (r->fd < 0 || fstat(r->fd, &st) != 0 || msync(r->base, r->map_bytes, MS_SYNC) != 0)
+    if (r->fd < 0 || msync(r->base, r->map_bytes, MS_SYNC) != 0)
         return;
-    r->keep->ended = st.st_ino;
+    r->keep->ended = file_identity(r);
     (void)msync(r->base, r->map_bytes, MS_SYNC); /* if this fails, another life begins */
 }
 

@@ -15,7 +15,7 @@ struct memd_keep {
     uint64_t fences;    /* so far; the last MEMD_FENCED_MAX identities are below */
     uint64_t fenced[MEMD_FENCED_MAX];
     uint64_t
-        ended; /* the file's inode if the node has ended in order, and while none runs; else 0 */
+        ended; /* which file this is, if the node has ended in order, and while none runs; else 0 */
 };
 _Static_assert(sizeof(struct memd_keep) == 48 + 8 * MEMD_FENCED_MAX, "no padding");
 

@@ -79,36 +79,51 @@ _Static_assert(offsetof(struct image, kind) - offsetof(struct image, life) ==
                    NODE_KIND_OFF - NODE_LIFE_OFF,
                "they are read together");
 
-/* Asks the nodes what they are, and writes the head of the log of members to those of a pool with
- * voters. *witnesses: nodes that are to have no data, as bits. */
-static int format_members(struct batch *b, const struct fab *fab, uint64_t pool_id,
-                          struct image *image, uint64_t *witnesses)
+/* Asks the nodes what they are. *witnesses: those that are to have no data, as bits. */
+static int ask_nodes(struct batch *b, const struct fab *fab, struct image *image, uint64_t *life,
+                     uint64_t *witnesses)
 {
-    uint64_t life[FAB_NODES_MAX], clients = fab->clients_wanted;
-    unsigned voters = (unsigned)fab->voters;
-    int rc = FAR_OK;
     *witnesses = 0;
-    if (voters > fab->nodes)
-        return err_fail(FAR_INVALID, "the pool has %u nodes: too few for %u voters", fab->nodes,
-                        voters);
-    if (voters > 0 && fab->nodes == FAB_NODES_MAX) /* WORDS-1 */
-        return err_fail(FAR_INVALID, "a pool with voters has %u nodes at most", FAB_NODES_MAX - 1);
-    for (unsigned i = 0; i < fab->nodes && rc == FAR_OK; i++) {
+    for (unsigned i = 0; i < fab->nodes; i++) {
         batch_read(b, gaddr_make(i, 0), NODE_LIFE_OFF, &image->life, 16);
-        rc = batch_flush(b);
+        int rc = batch_flush(b);
+        if (rc != FAR_OK)
+            return rc;
         bool witness = image->kind == NODE_KIND_WITNESS;
-        if (rc == FAR_OK && (witness ? i == 0 : *witnesses != 0))
+        if (witness ? i == 0 : *witnesses != 0)
             return err_fail(FAR_INVALID, "node %u is a witness: witnesses come last in the URI",
                             witness ? i : i - 1);
         life[i] = image->life;
         *witnesses |= (uint64_t)witness << i;
     }
-    if (voters == 0 || rc != FAR_OK)
-        return rc;
-    image->members = members_first(pool_id, voters, *witnesses, life);
-    for (unsigned i = 0; i < fab->nodes && rc == FAR_OK; i++) {
-        batch_write(b, MARK_EARLY, gaddr_make(i, 0),
-                    members_off(clients ? clients : CLIENTS_DEFAULT), &image->members,
+    return FAR_OK;
+}
+
+/* Can the pool be made? Before anything is written, because what a failure leaves behind would be
+ * damage in the next pool there. */
+static int check_plan(const struct fab *fab, uint64_t witnesses, struct node_head *head)
+{
+    unsigned voters = (unsigned)fab->voters;
+    if (voters > fab->nodes)
+        return err_fail(FAR_INVALID, "the pool has %u nodes: too few for %u voters", fab->nodes,
+                        voters);
+    if (voters > 0 && fab->nodes == FAB_NODES_MAX) /* WORDS-1 */
+        return err_fail(FAR_INVALID, "a pool with voters has %u nodes at most", FAB_NODES_MAX - 1);
+    for (unsigned i = 0; i < fab->nodes; i++) {
+        int rc = plan_node(fab, i, witnesses >> i & 1, 0, head);
+        if (rc != FAR_OK)
+            return rc;
+    }
+    return FAR_OK;
+}
+
+/* All nodes of a pool with voters have the head of the log of members. */
+static int format_members(struct batch *b, const struct fab *fab, struct image *image)
+{
+    uint64_t clients = fab->clients_wanted ? fab->clients_wanted : CLIENTS_DEFAULT;
+    int rc = FAR_OK;
+    for (unsigned i = 0; i < fab->nodes && fab->voters > 0 && rc == FAR_OK; i++) {
+        batch_write(b, MARK_EARLY, gaddr_make(i, 0), members_off(clients), &image->members,
                     sizeof image->members);
         rc = batch_flush(b);
     }
@@ -118,15 +133,19 @@ static int format_members(struct batch *b, const struct fab *fab, uint64_t pool_
 static int format(struct batch *b, struct fab *fab, struct image *image)
 {
     uint64_t seed[3] = {clock_ns(), (uint64_t)getpid(), (uintptr_t)fab};
-    uint64_t pool_id = hash_sum(seed, sizeof seed, 0), witnesses = 0;
+    uint64_t pool_id = hash_sum(seed, sizeof seed, 0), witnesses = 0, life[FAB_NODES_MAX] = {0};
     struct node_head *head = &image->head;
 
-    int rc = format_members(b, fab, pool_id, image, &witnesses);
+    int rc = ask_nodes(b, fab, image, life, &witnesses);
+    if (rc == FAR_OK)
+        rc = check_plan(fab, witnesses, head);
     if (rc != FAR_OK)
         return rc;
+    image->members = members_first(pool_id, (unsigned)fab->voters, witnesses, life);
+    rc = format_members(b, fab, image);
     /* Everything else begins as zeros. Node 0 comes last, and on each node the magic: the pool
      * exists once node 0 has its magic (SUPERBLOCK-S1). */
-    for (unsigned i = fab->nodes; i-- > 0;) {
+    for (unsigned i = fab->nodes; i-- > 0 && rc == FAR_OK;) {
         rc = plan_node(fab, i, witnesses >> i & 1, pool_id, head);
         if (rc != FAR_OK)
             return rc;
@@ -134,10 +153,8 @@ static int format(struct batch *b, struct fab *fab, struct image *image)
         batch_fence(b);
         batch_write(b, MARK_PLACE, gaddr_make(i, 0), 0, &head->magic, 8);
         rc = batch_flush(b);
-        if (rc != FAR_OK)
-            return rc;
     }
-    return FAR_OK;
+    return rc;
 }
 
 /* `size`: bytes that the node has. */
@@ -224,20 +241,24 @@ static int meet(struct pool *pool, unsigned node, const struct node_head *head)
     return FAR_OK;
 }
 
+static int look_at_node(struct op *op, unsigned node)
+{
+    struct node_head *image = op_buffer(op, BUF_POOL, sizeof *image);
+    if (!image)
+        return FAR_NO_MEMORY;
+    batch_read(&op->batch, gaddr_make(node, 0), 0, image, sizeof *image);
+    int rc = batch_flush(&op->batch);
+    return rc == FAR_OK ? meet(op->pool, node, image) : rc;
+}
+
 static int meet_all(struct op *op, uint64_t away)
 {
     struct pool *pool = op->pool;
     int first = FAR_OK;
-    struct node_head *image = op_buffer(op, BUF_POOL, sizeof *image);
-    if (!image)
-        return FAR_NO_MEMORY;
     for (unsigned i = 0; i < pool->fab->nodes; i++) {
         if (!(away >> i & 1))
             continue;
-        batch_read(&op->batch, gaddr_make(i, 0), 0, image, sizeof *image);
-        int rc = batch_flush(&op->batch);
-        if (rc == FAR_OK)
-            rc = meet(pool, i, image);
+        int rc = look_at_node(op, i);
         if (i < pool->nodes) /* nobody needs a witness */
             first = first == FAR_OK ? rc : first;
     }
@@ -256,6 +277,18 @@ int pool_meet(struct op *op)
     away = fab_away(pool->fab); /* another thread may have met some */
     int rc = meet_all(op, away);
     __atomic_store_n(&pool->meet_after, client_now(op->client) + MEET_NS, __ATOMIC_RELAXED);
+    __atomic_clear(&pool->meeting, __ATOMIC_RELEASE);
+    return rc;
+}
+
+int pool_meet_node(struct op *op, unsigned node)
+{
+    struct pool *pool = op->pool;
+    if (!(fab_away(pool->fab) >> node & 1))
+        return FAR_OK;
+    if (__atomic_test_and_set(&pool->meeting, __ATOMIC_ACQUIRE))
+        return fab_away_failed(pool->fab, 1ull << node);
+    int rc = look_at_node(op, node);
     __atomic_clear(&pool->meeting, __ATOMIC_RELEASE);
     return rc;
 }
@@ -291,8 +324,16 @@ static int read_head(struct batch *b, struct pool *pool, unsigned node, struct i
                : rc;
 }
 
-/* The first node's head comes first: it says what the others are. A witness that is another by now
- * counts as one that is away. */
+/* A node that is not this node of this pool counts as one that is away, if the pool can do without
+ * it: a witness, and a node of a pool with voters that has come back empty. */
+static bool can_do_without(const struct pool *pool, unsigned node, int rc,
+                           const struct node_head *head)
+{
+    return pool->fab->witnesses >> node & 1 ||
+           (pool->voters > 0 && rc == FAR_NOT_A_POOL && head->magic == 0);
+}
+
+/* The first node's head comes first: it says what the others are. */
 static int read_heads(struct batch *b, struct pool *pool, struct image *image)
 {
     struct fab *fab = pool->fab;
@@ -307,7 +348,7 @@ static int read_heads(struct batch *b, struct pool *pool, struct image *image)
         if (fab->away >> i & 1)
             continue;
         rc = read_head(b, pool, i, image);
-        if (rc != FAR_OK && fab->witnesses >> i & 1) {
+        if (rc != FAR_OK && can_do_without(pool, i, rc, &image->head)) {
             fab->found[i] = fab->size[i];
             fab->size[i] = FAB_AWAY_BYTES;
             fab->away |= 1ull << i;

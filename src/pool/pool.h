@@ -15,6 +15,8 @@ int pool_open(struct fab *fab, const struct knobs *knobs, struct pool *pool);
 /* Looks for nodes that the pool was opened without, if that is due. FAR_OK: none is away any more.
  * FAR_NODE_LOST: one is back as another; FAR_UNREACHABLE, FAR_TIMEOUT. Not within an operation. */
 int pool_meet(struct op *op);
+/* The same for one node, due or not. */
+int pool_meet_node(struct op *op, unsigned node);
 int pool_info(struct op *op, struct far_pool_info *info);
 /* far_pool_members(), far_pool_change_members(). Not within an operation. */
 int pool_members(struct op *op, struct far_members *members, struct far_member *list);

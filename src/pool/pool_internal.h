@@ -210,7 +210,7 @@ int client_meet_sweep(struct op *op);
 int client_fence_out(struct op *op, uint64_t incarnation);
 /* MEMBERS-4: takes the line of a slot at the voters, or removes it (incarnation 0: whoever has it).
  * Does nothing in a pool without voters. */
-int client_appear(struct op *op, unsigned slot, uint64_t from, uint64_t to, uint64_t *holder);
+int client_appear(struct op *op, struct presence_claim claim, uint64_t *holder);
 void client_vanish(struct op *op, unsigned slot, uint64_t incarnation);
 
 /* Shuts out the suspect and recovers what it left. Any number of clients may call this at once: one

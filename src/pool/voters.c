@@ -17,9 +17,10 @@ static void describe(struct op *op, unsigned node, struct far_member *member)
                  ep->ops->node_name(pool->fab, node));
     member->data = node < pool->nodes;
     member->votes = pool->voters > 0 && members_votes(&c->members, node);
-    if (pool->voters > 0) {
+    member->status = pool_meet_node(op, node); /* if it is away, it may be another by now */
+    if (member->status == FAR_OK && pool->voters > 0) {
         member->status = members_ask(&c->members, c->to_voters, node);
-    } else {
+    } else if (member->status == FAR_OK) {
         batch_read(&op->batch, gaddr_make(node, 0), 0, op->pool_word, 8);
         member->status = batch_flush(&op->batch);
     }
@@ -84,6 +85,8 @@ int pool_change_members(struct op *op, unsigned node, bool in)
     if (op->pool->voters == 0)
         return no_voters();
     int rc = client_attend(op);
+    if (rc == FAR_OK && in)
+        rc = pool_meet_node(op, node); /* if it is away, it may be another by now */
     if (rc == FAR_OK)
         rc = members_propose(&c->members, c->to_voters, in ? MEMBERS_IN : MEMBERS_OUT, node);
     struct err_detail why;

@@ -143,3 +143,38 @@ for name in a b c; do
     end_memd TERM "${pid[$name]}"
     expect_code 0
 done
+
+# A voter with data comes back empty: the pool opens without it, the others put it out, and it is not taken in.
+for name in d e f; do
+    start $name --size 16m
+done
+pool="ucx://${at[d]},${at[e]},${at[f]}?timeout=2000&lease=2000"
+run pool members "$pool&voters=3"
+expect_code 0
+end_memd KILL "${pid[e]}"
+rm "$scratch/e"
+start e --size 16m
+members "3 voters, 2 answer, 2 needed; view 1"
+expect_code 0
+grep -q "1 .*node 1 holds no Farside pool" <<<"$out" || failed "does not say what node 1 is"
+run pool members "$pool" --in 1
+expect_code 1
+expect_err "node 1 holds no Farside pool"
+members "2 voters, 2 answer, 2 needed; view 2" --out 1
+expect_code 0
+for name in d e f; do
+    end_memd TERM "${pid[$name]}"
+    expect_code 0
+done
+
+# What cannot be made leaves nothing behind.
+start g --size 16m
+start h --size 16m
+start i --witness
+run stat --pool "ucx://${at[g]},${at[h]},${at[i]}?voters=3&clients=5000"
+expect_code 2
+expect_err "too small for so many clients"
+run put --pool "ucx://${at[g]},${at[h]}?clients=5000" key value
+expect_code 0
+run pool check "ucx://${at[g]},${at[h]}"
+expect_code 0

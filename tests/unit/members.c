@@ -1,6 +1,7 @@
 /* Members of a pool: what voters decide, who counts as one, and the lines of client slots. */
 #include "members/members.h"
 
+#include "support/hook.h"
 #include "support/leaks_allowed.h"
 #include "support/pool_rig.h"
 
@@ -255,6 +256,63 @@ static void without_a_majority_nothing_is_decided_and_nobody_registers(void **st
     close_rig(&r);
 }
 
+/* Voters 0 and 1 have put 0 out, and nobody else knows. Then all are killed, and 0 stays away. */
+static void what_was_decided_is_there_when_an_operator_accepts_voters(void **state)
+{
+    struct rig r;
+    (void)state;
+    open_rig(&r, POOL);
+    uint32_t out = members_value(MEMBERS_OUT, 0, pool_rig_get(&r.first, 0, NODE_LIFE_OFF));
+    pool_rig_set(&r.first, 1, log_at(&r.first, 1), log_word(1, 1, out));
+    for (unsigned i = 0; i < 3; i++)
+        kill_node(&r.first, i);
+    assert_int_equal(members_accept(&r.first.client.members, r.first.client.to_voters), FAR_OK);
+    pool_rig_set(&r.first, 0, log_at(&r.first, 1), log_decided(out)); /* 0 is back */
+    expect_voters(&r.first, 6, 4);
+    expect_voters(&r.second, 6, 4);
+    close_rig(&r);
+}
+
+static int post_to_lost_node(struct fab_ep *ep, struct fab_req *req)
+{
+    return req->verbs[0].node == 1 ? err_fail(FAR_NODE_LOST, "node 1 has lost its memory")
+                                   : hook.real->post(ep, req);
+}
+
+static void a_node_that_has_lost_its_memory_is_not_taken_in(void **state)
+{
+    struct rig r;
+    (void)state;
+    open_rig(&r, POOL);
+    hook_on(r.first.ep);
+    hook.ops.post = post_to_lost_node;
+    assert_int_equal(change(&r.first, MEMBERS_IN, 1), FAR_NODE_LOST);
+    hook_off();
+    expect_voters(&r.second, 7, 1);
+    close_rig(&r);
+}
+
+/* Its superblock is gone. The pool opens without it, and the other voters put it out. */
+static void a_voter_with_data_comes_back_empty(void **state)
+{
+    struct rig r;
+    struct pool_rig third;
+    struct far_members all;
+    struct far_member list[FAR_NODES_MAX];
+    (void)state;
+    open_rig(&r, POOL);
+    empty_node(&r.first, 1);
+    pool_rig_set(&r.first, 1, 0, 0);
+    assert_int_equal(pool_rig_join(&third, r.first.fab, 3), FAR_OK);
+    assert_int_equal(pool_members(&third.op, &all, list), FAR_OK);
+    assert_int_equal(all.answering, 2);
+    assert_int_not_equal(list[1].status, FAR_OK);
+    assert_int_equal(pool_change_members(&third.op, 1, false), FAR_OK);
+    expect_voters(&third, 5, 2);
+    pool_rig_close(&third);
+    close_rig(&r);
+}
+
 static void the_head_of_the_log_is_read_from_any_node(void **state)
 {
     struct rig r;
@@ -296,10 +354,14 @@ static void a_session_that_registers_again_is_present_under_its_new_name(void **
     (void)state;
     open_rig(&r, POOL);
     uint64_t before = r.first.client.incarnation;
+    unsigned slot = r.first.client.slot;
+    for (unsigned i = 1; i < 3; i++) /* as after a try of which the outcome is not known */
+        pool_rig_set(&r.second, i, line_at(&r.second, slot), 77);
     r.first.client.attention.lease_lost = true;
     assert_int_equal(op_begin(&r.first.op, NULL), FAR_OK);
     op_end(&r.first.op);
     assert_int_not_equal(r.first.client.incarnation, before);
+    assert_int_equal(r.first.client.slot, slot);
     for (unsigned i = 0; i < 3; i++)
         assert_int_equal(pool_rig_get(&r.second, i, line_at(&r.second, r.first.client.slot)),
                          r.first.client.incarnation);
@@ -316,9 +378,9 @@ static void a_slot_that_voters_gave_away_is_not_taken(void **state)
     unsigned next = r.second.client.slot + 1;
     pool_rig_set(&r.first, 0, line_at(&r.first, next), 77);
     pool_rig_set(&r.first, 2, line_at(&r.first, next), 77);
-    assert_int_equal(
-        members_present(&r.first.client.members, r.first.client.to_voters, next, 0, 55, &holder),
-        FAR_CONTENTION);
+    assert_int_equal(members_present(&r.first.client.members, r.first.client.to_voters,
+                                     (struct presence_claim){next, 0, 55, false}, &holder),
+                     FAR_CONTENTION);
     assert_int_equal(holder, 77);
     assert_int_equal(pool_rig_get(&r.first, 1, line_at(&r.first, next)), 0); /* it withdrew */
     assert_int_equal(pool_rig_join(&third, r.first.fab, 3), FAR_OK);
@@ -359,6 +421,137 @@ static void a_client_learns_of_a_view_when_a_node_refuses_its_own(void **state)
     assert_int_equal(pool_rig_get(&r.first, 0, NODE_VIEW_OFF), 2);
     assert_int_equal(r.first.ep->view, 2);
     assert_int_equal(pool_rig_get(&r.first, 0, line_at(&r.first, r.first.client.slot) + 8), 2);
+    close_rig(&r);
+}
+
+/* A client left the slot while voter 1 could not be reached. Then the slot's owner meets a view in
+ * which that voter is half of them. */
+static void a_line_that_was_left_behind_costs_nobody_a_slot(void **state)
+{
+    struct rig r;
+    (void)state;
+    open_rig(&r, POOL);
+    struct client *c = &r.first.client;
+    unsigned slot = c->slot;
+    uint64_t incarnation = c->incarnation;
+    pool_rig_set(&r.second, 1, line_at(&r.second, slot), 77);
+    assert_int_equal(pool_change_members(&r.second.op, 2, false), FAR_OK);
+    assert_int_equal(pool_rig_get(&r.first, 0, NODE_VIEW_OFF), 2);
+    assert_true(c->slot == slot && c->incarnation == incarnation && !c->attention.lease_lost);
+    assert_int_equal(pool_rig_get(&r.second, 1, line_at(&r.second, slot)), incarnation);
+    /* If the slot is another client's, the voters are right. */
+    pool_rig_set(&r.second, 1, line_at(&r.second, slot), 77);
+    pool_rig_set(&r.second, 0, slot_delta(slot), 77);
+    assert_int_equal(pool_change_members(&r.second.op, 2, true), FAR_OK);
+    pool_rig_set(&r.second, 2, line_at(&r.second, slot), 77);
+    batch_read(&r.first.op.batch, NODE0, NODE_VIEW_OFF, r.first.op.word, 8);
+    assert_int_equal(batch_flush(&r.first.op.batch), FAR_FENCED);
+    assert_true(c->attention.lease_lost);
+    close_rig(&r);
+}
+
+static struct rig *beside;
+static unsigned changed;
+
+/* Just before a client changes its word in the registry, a view begins. */
+static void begin_view(struct batch_tap *tap, const struct fab_verb *verbs, unsigned count)
+{
+    (void)tap;
+    for (unsigned i = 0; i < count && changed == 0; i++)
+        if (verbs[i].kind == FAB_CAS && verbs[i].off >= CLIENTS_OFF) {
+            changed = 1;
+            ASSERT(pool_change_members(&beside->second.op, 1, false) == FAR_OK);
+        }
+}
+
+static void a_view_that_begins_while_a_session_registers_again_costs_no_slot(void **state)
+{
+    struct rig r;
+    struct batch_tap tap = {.posted = begin_view};
+    (void)state;
+    open_rig(&r, POOL);
+    struct client *c = &r.first.client;
+    unsigned slot = c->slot;
+    beside = &r;
+    changed = 0;
+    r.first.op.batch.tap = &tap;
+    c->attention.lease_lost = true;
+    assert_int_equal(op_begin(&r.first.op, NULL), FAR_OK);
+    op_end(&r.first.op);
+    r.first.op.batch.tap = NULL;
+    assert_int_equal(changed, 1);
+    assert_int_equal(c->slot, slot);
+    assert_int_equal(pool_rig_get(&r.second, 0, slot_delta(slot)), c->incarnation);
+    for (unsigned i = 0; i < 3; i += 2) {
+        assert_int_equal(pool_rig_get(&r.second, i, line_at(&r.second, slot)), c->incarnation);
+        assert_int_equal(pool_rig_get(&r.second, i, line_at(&r.second, slot) + 8), 2);
+    }
+    close_rig(&r);
+}
+
+static unsigned fences;
+
+static int count_fence(struct fab_ep *ep, uint64_t identity)
+{
+    (void)ep;
+    (void)identity;
+    fences++;
+    return FAR_OK;
+}
+
+/* It tried the last slot, too, before it got its own, and could not take its line back there. */
+static void a_client_that_has_a_slot_is_not_shut_out_for_its_line_at_another(void **state)
+{
+    struct rig r;
+    struct pool_rig third;
+    (void)state;
+    open_rig(&r, POOL "&clients=3&lease=60");
+    for (unsigned i = 0; i < 3; i++)
+        pool_rig_set(&r.first, i, line_at(&r.first, 2), r.first.client.incarnation);
+    const struct fab_ops *real = r.first.fab->ops;
+    struct fab_ops counting = *real;
+    counting.fence = count_fence;
+    r.first.fab->ops = &counting;
+    fences = 0;
+    assert_int_equal(pool_rig_join(&third, r.first.fab, 3), FAR_OK);
+    assert_int_equal(third.client.slot, 2);
+    assert_int_equal(fences, 0);
+    pool_rig_close(&third);
+    r.first.fab->ops = real;
+    close_rig(&r);
+}
+
+/* Voter 1 is killed when the client wants to say that it works in the new view. */
+static void kill_before_attending(struct batch_tap *tap, const struct fab_verb *verbs,
+                                  unsigned count)
+{
+    (void)tap;
+    for (unsigned i = 0; i < count && changed == 0; i++)
+        if (verbs[i].kind == FAB_WRITE) {
+            changed = 1;
+            kill_node(&beside->second, 1);
+        }
+}
+
+static void a_client_works_in_no_view_that_it_has_not_attended(void **state)
+{
+    struct rig r;
+    struct batch_tap tap = {.posted = kill_before_attending};
+    (void)state;
+    open_rig(&r, POOL);
+    beside = &r;
+    changed = 0;
+    assert_int_equal(pool_change_members(&r.second.op, 2, false), FAR_OK);
+    r.first.client.to_voters->tap = &tap;
+    for (unsigned i = 0; i < 2; i++) {
+        batch_read(&r.first.op.batch, NODE0, NODE_VIEW_OFF, r.first.op.word, 8);
+        assert_int_equal(batch_flush(&r.first.op.batch), FAR_UNREACHABLE);
+        assert_int_equal(r.first.ep->view, 1);
+    }
+    r.first.client.to_voters->tap = NULL;
+    assert_int_equal(members_accept(&r.second.client.members, r.second.client.to_voters), FAR_OK);
+    assert_int_equal(pool_rig_get(&r.first, 0, NODE_VIEW_OFF), 2);
+    assert_int_equal(r.first.ep->view, 3);
     close_rig(&r);
 }
 
@@ -424,6 +617,8 @@ static void wrong_witnesses_and_voters_are_refused(void **state)
     assert_int_equal(make("mem:?size=2m&nodes=3", 4, &r), FAR_INVALID);
     assert_non_null(strstr(far_error_detail(), "has no voters"));
     assert_int_equal(make("mem:?size=2m&nodes=2&voters=3", 0, &r), FAR_INVALID);
+    assert_int_equal(make("mem:?size=2m&nodes=3&voters=3&clients=20000", 4, &r), FAR_POOL_FULL);
+    assert_non_null(strstr(far_error_detail(), "too few to hold a pool"));
     assert_int_equal(make("mem:?size=1m&nodes=64&voters=3", 0, &r), FAR_INVALID);
     assert_int_equal(fab_open("mem:?voters=2", &fab), FAR_BAD_URI);
     assert_int_equal(fab_open("mem:?voters=7", &fab), FAR_BAD_URI);
@@ -475,6 +670,13 @@ int main(void)
         cmocka_unit_test(a_slot_that_voters_gave_away_is_not_taken),
         cmocka_unit_test(the_last_slot_is_taken_back_from_one_that_never_registered),
         cmocka_unit_test(a_client_learns_of_a_view_when_a_node_refuses_its_own),
+        cmocka_unit_test(what_was_decided_is_there_when_an_operator_accepts_voters),
+        cmocka_unit_test(a_node_that_has_lost_its_memory_is_not_taken_in),
+        cmocka_unit_test(a_voter_with_data_comes_back_empty),
+        cmocka_unit_test(a_line_that_was_left_behind_costs_nobody_a_slot),
+        cmocka_unit_test(a_view_that_begins_while_a_session_registers_again_costs_no_slot),
+        cmocka_unit_test(a_client_that_has_a_slot_is_not_shut_out_for_its_line_at_another),
+        cmocka_unit_test(a_client_works_in_no_view_that_it_has_not_attended),
         cmocka_unit_test(a_witness_votes_and_keeps_no_data),
         cmocka_unit_test(wrong_witnesses_and_voters_are_refused),
         cmocka_unit_test(a_small_node_has_room_for_the_log),

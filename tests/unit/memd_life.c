@@ -99,6 +99,24 @@ static void a_copy_of_the_memory_lives_another_life(void **state)
     memd_region_close(&r);
 }
 
+/* The file system may give it the number of the file that was removed. */
+static void a_copy_in_the_place_of_a_removed_file_lives_another_life(void **state)
+{
+    struct memd_region r;
+    (void)state;
+    uint64_t life = open_node(&r, path);
+    memd_region_close(&r);
+    copy_file();
+    assert_int_equal(unlink(path), 0);
+    char was[sizeof path];
+    strcpy(was, path);
+    strcpy(path, copy);
+    strcpy(copy, was);
+    copy_file(); /* back */
+    assert_int_not_equal(open_node(&r, was), life);
+    memd_region_close(&r);
+}
+
 static void memory_without_a_file_begins_another_life(void **state)
 {
     struct memd_region r;
@@ -130,6 +148,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_node_that_was_killed_begins_another_life, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_copy_of_the_memory_lives_another_life, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_copy_in_the_place_of_a_removed_file_lives_another_life,
+                                        set_up, tear_down),
         cmocka_unit_test(memory_without_a_file_begins_another_life),
         cmocka_unit_test_setup_teardown(a_witness_and_a_node_with_data_do_not_take_each_others_file,
                                         set_up, tear_down),

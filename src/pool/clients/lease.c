@@ -127,13 +127,11 @@ int client_fence_out(struct op *op, uint64_t incarnation)
 
 /* ---- the lines of client slots at voters ----------------------------------------------------- */
 
-int client_appear(struct op *op, unsigned slot, uint64_t from, uint64_t to, uint64_t *holder)
+int client_appear(struct op *op, struct presence_claim claim, uint64_t *holder)
 {
     struct client *c = op->client;
-    uint64_t other;
     return c->pool->voters == 0 ? FAR_OK
-                                : members_present(&c->members, c->to_voters, slot, from, to,
-                                                  holder ? holder : &other);
+                                : members_present(&c->members, c->to_voters, claim, holder);
 }
 
 void client_vanish(struct op *op, unsigned slot, uint64_t incarnation)
@@ -149,9 +147,7 @@ static int inherit(struct op *op, unsigned slot, uint64_t fenced)
 {
     struct client *c = op->client;
     uint64_t holder = 0;
-    int rc = client_appear(op, slot, 0, c->incarnation, &holder);
-    if (rc == FAR_CONTENTION)
-        rc = client_appear(op, slot, holder, c->incarnation, &holder);
+    int rc = client_appear(op, (struct presence_claim){slot, 0, c->incarnation, true}, &holder);
     if (rc != FAR_OK)
         return rc;
     c->slot = slot; /* after an error this may be wrong: client_renew() finds out */

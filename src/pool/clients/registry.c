@@ -16,12 +16,26 @@
 
 /* ---- voters ---------------------------------------------------------------------------------- */
 
-/* Works in the view that is known. */
+/* Asks the registry, outside of views. FAR_CONTENTION: the slot is not this client's any more. */
+static int check_slot(struct client *c)
+{
+    batch_read(c->to_voters, NODE0, slot_delta(c->slot), c->members.word, 8);
+    int rc = batch_flush(c->to_voters);
+    return rc == FAR_OK && c->members.word[0] != c->incarnation ? FAR_CONTENTION : rc;
+}
+
+/* Works in the view that is known. If voters say that another client has the slot, the registry
+ * decides: a client that left while a voter could not be reached has left its line there. */
 static int attend_view(struct client *c)
 {
     if (c->pool->voters == 0)
         return FAR_OK;
-    int rc = members_attend(&c->members, c->to_voters, c->slot, c->incarnation);
+    int rc = members_attend(&c->members, c->to_voters, c->slot, c->incarnation, false);
+    if (rc == FAR_CONTENTION) {
+        rc = check_slot(c);
+        if (rc == FAR_OK)
+            rc = members_attend(&c->members, c->to_voters, c->slot, c->incarnation, true);
+    }
     if (rc == FAR_CONTENTION) {
         c->attention.lease_lost = c->must_leave_slot = true;
         return FAR_FENCED;
@@ -34,15 +48,27 @@ int client_learn_view(struct client *c)
     if (c->pool->voters == 0)
         return FAR_OK;
     int rc = members_read(&c->members, c->to_voters);
-    if (rc != FAR_OK)
-        return rc;
-    __atomic_store_n(&c->ep->view, members_view(&c->members), __ATOMIC_RELAXED);
-    return c->slot == NO_SLOT ? FAR_OK : attend_view(c);
+    if (rc == FAR_OK && c->slot != NO_SLOT)
+        rc = attend_view(c);
+    if (rc == FAR_OK)
+        __atomic_store_n(&c->ep->view, members_view(&c->members), __ATOMIC_RELAXED);
+    return rc;
+}
+
+/* Has the client a slot in the registry, by now? */
+static int look_for_client(struct op *op, uint64_t incarnation, bool *found)
+{
+    struct client_slot *slots = NULL;
+    int rc = client_registry(op, &slots);
+    *found = false;
+    for (unsigned i = 0; i < op->pool->clients && rc == FAR_OK; i++)
+        *found |= slots[i].incarnation == incarnation;
+    return rc;
 }
 
 /* The voters say that `holder` has a slot that nobody has in the registry: it registers just now,
  * or it died while it registered or left. If it does not get on for two leases, it is shut out, and
- * the slot is free. */
+ * the slot is free. If it has another slot, it tried this one and could not take its line back. */
 static int clear_slot(struct op *op, unsigned slot, uint64_t holder)
 {
     struct client *c = op->client;
@@ -53,7 +79,10 @@ static int clear_slot(struct op *op, unsigned slot, uint64_t holder)
         if (rc != FAR_OK || op->pool_word[0] != 0)
             return rc;
     } while (client_backoff(op, &patience, 2));
-    int rc = client_fence_out(op, holder);
+    bool registered = false;
+    int rc = look_for_client(op, holder, &registered);
+    if (rc == FAR_OK && !registered)
+        rc = client_fence_out(op, holder);
     if (rc == FAR_OK)
         members_absent(&c->members, c->to_voters, slot, holder);
     return rc;
@@ -87,7 +116,7 @@ static int claim_slot(struct op *op, struct client *c)
             given = clients;
             continue;
         }
-        rc = client_appear(op, slot, 0, c->incarnation, &holder);
+        rc = client_appear(op, (struct presence_claim){slot, 0, c->incarnation, false}, &holder);
         if (rc == FAR_CONTENTION) {
             given = slot;
             first = slot + 1;
@@ -103,6 +132,7 @@ static int claim_slot(struct op *op, struct client *c)
         rc = batch_flush(&op->batch);
         if (rc != FAR_OK || op->pool_word[0] == 0)
             return rc;
+        c->slot = NO_SLOT;
         client_vanish(op, slot, c->incarnation);
     }
     c->slot = NO_SLOT;
@@ -322,14 +352,16 @@ int client_renew(struct op *op)
 
     if (c->slot == NO_SLOT)
         return FAR_FENCED;
-    uint64_t incarnation = new_incarnation(c), posted = client_now(c);
+    uint64_t incarnation = new_incarnation(c), posted = client_now(c), holder = 0;
+    uint32_t view = fab_view(c->ep);
     batch_read(&op->batch, NODE0, slot_delta(c->slot), slot, sizeof *slot);
     int rc = batch_flush(&op->batch);
     if (rc != FAR_OK)
         return rc;
     if (slot->incarnation != c->incarnation)
         return FAR_FENCED;
-    rc = client_appear(op, c->slot, c->incarnation, incarnation, NULL);
+    rc = client_appear(op, (struct presence_claim){c->slot, c->incarnation, incarnation, true},
+                       &holder);
     if (rc != FAR_OK)
         return rc == FAR_CONTENTION ? FAR_FENCED : rc;
     batch_cas(&op->batch, MARK_PUBLISH, NODE0, slot_delta(c->slot), c->incarnation, incarnation,
@@ -342,6 +374,10 @@ int client_renew(struct op *op)
     if (rc != FAR_OK)
         return rc;
     c->incarnation = incarnation;
+    if (fab_view(c->ep) != view) /* a view began: the client has attended it under its old name */
+        rc = attend_view(c);
+    if (rc != FAR_OK)
+        return rc;
     c->complete_after = 0;
     set_lease(c, posted);
     write_witness(op, c, op->pool_word);
