@@ -676,7 +676,7 @@ void sim_nic_shut_out(struct sim *sim, struct sim_request *const *requests, size
             const struct sim_verb *verb = &r->verb[i];
             if (verb->state != VERB_DUE || sim->lost[verb->v.node] ||
                 (verb->v.kind > FAB_WRITE && sim_busy_find(sim, &verb->v)) ||
-                !tape_chance(sim->tape, 1, 2, TAPE_FAULT))
+                sim_tail_waits(sim, r, i) || !tape_chance(sim->tape, 1, 2, TAPE_FAULT))
                 continue;
             finish_verb(sim, r, i);
         }
