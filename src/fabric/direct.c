@@ -243,8 +243,9 @@ static uint64_t refusing(struct fab_ep *ep, const struct fab_req *req)
     return nodes;
 }
 
-/* If one of several nodes refuses the request, nothing of it is executed on the others either. */
-static int execute_in_view(struct fab_ep *ep, const struct fab_req *req)
+/* If one of several nodes refuses the request, nothing of it is executed on the others either. Not
+ * inlined: requests of no view must not save registers for it. */
+static __attribute__((noinline)) int post_in_view(struct fab_ep *ep, struct fab_req *req)
 {
     struct direct_seat *seat = ((struct direct_ep *)ep)->seat;
 
@@ -253,17 +254,17 @@ static int execute_in_view(struct fab_ep *ep, const struct fab_req *req)
                  ? FAR_FENCED
                  : execute((const struct direct_fab *)ep->fab, req->verbs, req->count);
     atomic_store(&seat->view, 0);
-    return rc;
+    fab_complete(req, rc);
+    return FAR_OK;
 }
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
 int direct_post(struct fab_ep *ep, struct fab_req *req)
 {
-    int rc = __builtin_expect(req->view != 0, 0)
-                 ? execute_in_view(ep, req)
-                 : execute((const struct direct_fab *)ep->fab, req->verbs, req->count);
-    fab_complete(req, rc);
+    if (__builtin_expect(req->view != 0, 0))
+        return post_in_view(ep, req);
+    fab_complete(req, execute((const struct direct_fab *)ep->fab, req->verbs, req->count));
     return FAR_OK;
 }
 
