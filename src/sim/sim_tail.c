@@ -103,35 +103,39 @@ static void note_lock(struct sim *sim, const struct sim_request *r, const struct
         (struct sim_hold){r->client, v->node, v->off, r->identity, set, whole};
 }
 
-static void copy_lock(struct sim *sim, const struct sim_hold *h)
+static void copy_lock(struct sim *sim, const struct sim_hold *h, uint64_t bits)
 {
     uint64_t *word = (uint64_t *)(void *)(sim->tail_memory[h->node] + h->off);
-    *word = h->whole ? h->bits : *word | h->bits;
+    if (bits != 0)
+        *word = h->whole ? bits : *word | bits;
 }
 
-/* Does its client not know yet that it has the lock? */
-static bool is_unanswered(const struct sim *sim, const struct sim_request *r,
-                          const struct sim_hold *h)
+/* Which bits of the lock does its client not know yet to have? */
+static uint64_t unanswered(const struct sim *sim, const struct sim_request *r,
+                           const struct sim_hold *h)
 {
+    uint64_t bits = 0;
     for (size_t n = 0; n < sim->requests; n++) {
         const struct sim_request *other = sim->request[n];
         if (!other->in_use || !other->req || other == r || other->client != r->client)
             continue;
-        for (unsigned i = 0; i < other->count; i++)
-            if (other->verb[i].executed && mark_of(&other->verb[i].v) == MARK_LOCK &&
-                same_word(h, &other->verb[i].v))
-                return true;
+        for (unsigned i = 0; i < other->count; i++) {
+            const struct sim_verb *verb = &other->verb[i];
+            if (verb->executed && mark_of(&verb->v) == MARK_LOCK && same_word(h, &verb->v))
+                bits |= verb->result & ~*(const uint64_t *)verb->v.buf;
+        }
     }
-    return false;
+    return h->whole && bits != 0 ? UINT64_MAX : bits;
 }
 
 /* TAIL-T4 */
 static void take_locks_along(struct sim *sim, const struct sim_request *r, unsigned node)
 {
-    for (unsigned i = 0; i < sim->holds; i++)
-        if (sim->hold[i].node == node && sim->hold[i].identity == r->identity &&
-            !is_unanswered(sim, r, &sim->hold[i]))
-            copy_lock(sim, &sim->hold[i]);
+    for (unsigned i = 0; i < sim->holds; i++) {
+        const struct sim_hold *h = &sim->hold[i];
+        if (h->node == node && h->identity == r->identity)
+            copy_lock(sim, h, h->bits & ~unanswered(sim, r, h));
+    }
 }
 
 static const struct sim_hold *find_hold(const struct sim *sim, const struct sim_request *r,
@@ -537,7 +541,7 @@ static void lose_head(struct sim *sim, unsigned node)
         const struct sim_client *c = &sim->client[sim->hold[i].client];
         if (sim->hold[i].node == node && c->state != CLIENT_CRASHED && !c->fenced &&
             c->identity == sim->hold[i].identity)
-            copy_lock(sim, &sim->hold[i]);
+            copy_lock(sim, &sim->hold[i], sim->hold[i].bits);
     }
     for (size_t n = 0; n < sim->requests; n++)
         for (unsigned i = 0; sim->request[n]->in_use && i < sim->request[n]->count; i++)
