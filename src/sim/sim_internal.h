@@ -330,8 +330,9 @@ enum tail_step {
 };
 enum tail_step sim_tail_step(struct sim *sim, struct sim_request *r);
 void sim_tail_event(struct sim *sim, struct sim_request *r);
-/* Must the verb wait for another's way to the tail? */
-bool sim_tail_waits(struct sim *sim, struct sim_request *r, unsigned verb);
+/* Until when the verb waits for a word that another one is bringing to the tail; then it asks
+ * again. 0: it does not. */
+uint64_t sim_tail_waits(struct sim *sim, struct sim_request *r, unsigned verb);
 /* What of the request is at the head comes to the tail now, and from here on. */
 void sim_tail_settle(struct sim *sim, struct sim_request *r);
 /* Nothing stays on its way. */

@@ -428,13 +428,14 @@ static bool obstructed(struct sim *sim, const struct event *e)
         return true;
     }
     bool answers = e->kind == EVENT_COMPLETE;
-    if (c->frozen_until > sim->now && (answers || c->stuck))
+    if (c->frozen_until > sim->now && (answers || c->stuck || e->kind == EVENT_TAIL))
         return put_off(sim, e, c->frozen_until + sim_adversary_gap(sim));
     uint64_t held = sim->by_choice ? 0 : sim_nic_held(sim, e);
     if (held)
         return put_off(sim, e, held > sim->now ? held : sim->now + 1);
-    if (e->kind == EVENT_VERB && sim_tail_waits(sim, r, e->verb))
-        return put_off(sim, e, sim->now + sim_adversary_transit(sim, r->client));
+    uint64_t until = e->kind == EVENT_VERB ? sim_tail_waits(sim, r, e->verb) : 0;
+    if (until)
+        return put_off(sim, e, until);
     bool healthy = r->req && r->status == FAR_OK;
     enum fault aimed = healthy ? sim_site_fault(sim, r, answers) : FAULT_NONE;
     if (!aimed && healthy && e->kind == EVENT_VERB &&
@@ -676,7 +677,7 @@ void sim_nic_shut_out(struct sim *sim, struct sim_request *const *requests, size
             const struct sim_verb *verb = &r->verb[i];
             if (verb->state != VERB_DUE || sim->lost[verb->v.node] ||
                 (verb->v.kind > FAB_WRITE && sim_busy_find(sim, &verb->v)) ||
-                sim_tail_waits(sim, r, i) || !tape_chance(sim->tape, 1, 2, TAPE_FAULT))
+                sim_tail_waits(sim, r, i) != 0 || !tape_chance(sim->tape, 1, 2, TAPE_FAULT))
                 continue;
             finish_verb(sim, r, i);
         }

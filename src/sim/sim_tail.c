@@ -27,7 +27,8 @@
  * TAIL-T7  After an error, and when its client is shut out, what a request has done at the head is
  *          at the tail at once; what is done of it later comes there with it. After a crash the
  *          same happens when somebody waits for it, or shuts the client out.
- * TAIL-T8  One head or one tail is lost in a run, and the other goes on alone. With the head,
+ * TAIL-T8  One head or one tail is lost in a run, and the other goes on alone; or one of each, of
+ *          two nodes: a machine may be the head of one and the tail of another. With the head,
  *          hints are lost, and what its clients had not brought to the tail yet: clients that live
  *          do that again, and take their locks along. With the tail, nothing is. That happens at
  *          any event, or behind an atomic that has changed a word there, or soon after the death
@@ -446,24 +447,27 @@ void sim_tail_event(struct sim *sim, struct sim_request *r)
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 
-bool sim_tail_waits(struct sim *sim, struct sim_request *r, unsigned i)
+uint64_t sim_tail_waits(struct sim *sim, struct sim_request *r, unsigned i)
 {
     const struct fab_verb *v = &r->verb[i].v;
     bool concerned = v->kind > FAB_WRITE || (v->kind == FAB_READ && mark_of(v) == MARK_HEAD);
     if (!sim->set.tails || !concerned || r->verb[i].half)
-        return false;
+        return 0;
     const struct sim_way *way = find_way(sim, r, v);
     if (!way)
-        return false;
+        return 0;
+    const struct sim_client *holder = &sim->client[way->request->client];
+    uint64_t until = sim->now + sim_adversary_transit(sim, r->client);
+    if (holder->frozen_until > sim->now) /* it takes long: look less often */
+        until += (holder->frozen_until - sim->now) / 8;
     sim->counts.waited++;
     for (unsigned j = 0; j < r->count; j++) /* TAIL-T6 */
         if (mark_of(&r->verb[j].v) == MARK_PUBLISH)
             for (unsigned k = 0; k <= j; k++)
                 bring_done(sim, r, k);
-    if (sim->client[way->request->client].state == CLIENT_CRASHED &&
-        tape_chance(sim->tape, 1, 8, TAPE_FAULT))
+    if (holder->state == CLIENT_CRASHED && tape_chance(sim->tape, 1, 8, TAPE_FAULT))
         sim_tail_settle(sim, way->request);
-    return true;
+    return until;
 }
 
 void sim_tail_direct(struct sim *sim, const struct fab_verb *v, uint64_t old)
@@ -576,21 +580,28 @@ void sim_tail_died(struct sim *sim, uint32_t client)
     }
 }
 
-void sim_tail_lose(struct sim *sim)
+static void lose_half(struct sim *sim, unsigned node, bool tail)
 {
-    unsigned node = sim->lose_half_of;
-    if (!sim->set.tails || sim->counts.events < sim->lose_half_after)
-        return;
-    sim->lose_half_after = UINT64_MAX;
-    if (sim->lose_tail)
+    if (tail)
         sim->counts.tails_lost++;
     else
         sim->counts.heads_lost++;
-    sim_log_line(sim, NOBODY, "node %u LOSES ITS %s", node, sim->lose_tail ? "TAIL" : "HEAD");
-    if (!sim->lose_tail)
+    sim_log_line(sim, NOBODY, "node %u LOSES ITS %s", node, tail ? "TAIL" : "HEAD");
+    if (!tail)
         lose_head(sim, node);
     sim->alone[node] = true;
     for (unsigned i = sim->ways; i-- > 0;)
         if (sim->way[i].request->verb[sim->way[i].verb].v.node == node)
             sim->way[i] = sim->way[--sim->ways];
+}
+
+void sim_tail_lose(struct sim *sim)
+{
+    unsigned node = sim->lose_half_of, next = (node + 1) % sim->set.nodes;
+    if (!sim->set.tails || sim->counts.events < sim->lose_half_after)
+        return;
+    sim->lose_half_after = UINT64_MAX;
+    lose_half(sim, node, sim->lose_tail);
+    if (next != node && !sim->alone[next] && tape_chance(sim->tape, 1, 2, TAPE_FAULT))
+        lose_half(sim, next, !sim->lose_tail);
 }
