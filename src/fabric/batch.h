@@ -39,12 +39,12 @@ _Static_assert(FAB_NODES_MAX <= 1 << GADDR_NODE_BITS, "an address can name every
  * A word with all bits above an address set.
  *
  *   WORDS-1  No word that MARK_PUBLISH makes is a reference: while such a change is on its way from
- *       the head to the tail, the head's word is to be a reference to what describes it. Layout
- *       headers assert it where it follows from the encoding. Otherwise it follows from limits: a
- *       pool with voters has at most 63 nodes, so a word with a bit for each node has a 0 on top;
- *       incarnations have a bit that is 0; numbers that count up skip such words, or never get so
- *       far (EPOCH_LAST). The simulator looks at every word that is published (TAIL-T1), and the
- *       checks of pools and tables at those that they pass.
+ *       the head to the tail, the head's word is to be a reference to what describes it. It follows
+ *       from encodings, or from limits: a pool with voters has at most 63 nodes, so a word with a
+ *       bit for each node has a 0 on top; incarnations have a bit that is 0; numbers that count up
+ *       skip such words, or never get so far (EPOCH_LAST). The simulator looks at every word that
+ *       is published (TAIL-T1). It does not hold yet for an entry of SepHash whose block has the
+ *       largest class, if all bits of its tag are set.
  */
 static inline bool word_is_reference(uint64_t word)
 {

@@ -284,6 +284,14 @@ static void loops_work_beside_threads_that_wait_in_other_ways(void **state)
 
 /* ---- nodes that go --------------------------------------------------------------------------- */
 
+/* UCX wakes the loop all the time while it makes a connection, however long that takes. */
+static bool connects(far_session *session)
+{
+    enum conn_state state = hub_of(session)->conn[0].state;
+
+    return state != CONN_UP && state != CONN_DOWN;
+}
+
 /* Gets until the status is as wanted; each of them ends, and none by spinning. */
 static void get_until(struct wait_loop *l, far_table *table, bool good)
 {
@@ -292,13 +300,13 @@ static void get_until(struct wait_loop *l, far_table *table, bool good)
 
     for (unsigned tries = 0; tries < 1000; tries++) {
         struct far_result result;
-        uint64_t before = l->wakes;
+        unsigned calm = 0;
 
         submit_get(l->session, table, &got);
-        while (wait_loop_step(l, &result, 1) == 0) {
-        }
+        while (wait_loop_step(l, &result, 1) == 0)
+            calm += !connects(l->session);
         rc = result.status;
-        assert_in_range(l->wakes - before, 1, 300);
+        assert_in_range(calm, 0, 300);
         if ((rc == FAR_OK) == good)
             return;
         clock_sleep(10000000);
