@@ -310,7 +310,8 @@ static int read_members(struct batch *b, struct pool *pool, struct image *image)
             break;
     }
     pool->nodes = pool->fab->nodes - (unsigned)__builtin_popcountll(pool->members.witnesses);
-    pool->fab->witnesses = pool->members.witnesses;
+    if (pool->fab->witnesses != pool->members.witnesses) /* written once: others have it open */
+        pool->fab->witnesses = pool->members.witnesses;
     return rc;
 }
 

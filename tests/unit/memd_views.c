@@ -54,7 +54,8 @@ static int end(void **state)
 
 static uint64_t word(unsigned off)
 {
-    return *(const uint64_t *)(const void *)(input_node.memd.region.base + off);
+    return __atomic_load_n((const uint64_t *)(const void *)(input_node.memd.region.base + off),
+                           __ATOMIC_ACQUIRE);
 }
 
 /* Asks, and returns the answer. */
