@@ -43,8 +43,7 @@ _Static_assert(FAB_NODES_MAX <= 1 << GADDR_NODE_BITS, "an address can name every
  *       from encodings, or from limits: a pool with voters has at most 63 nodes, so a word with a
  *       bit for each node has a 0 on top; incarnations have a bit that is 0; numbers that count up
  *       skip such words, or never get so far (EPOCH_LAST). The simulator looks at every word that
- *       is published (TAIL-T1). It does not hold yet for an entry of SepHash whose block has the
- *       largest class, if all bits of its tag are set.
+ *       is published (TAIL-T1), and walkers report one that they find.
  */
 static inline bool word_is_reference(uint64_t word)
 {

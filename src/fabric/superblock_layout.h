@@ -23,7 +23,7 @@
 #endif
 
 #define POOL_MAGIC          0x3130656469737266ull /* "frside01" */
-#define POOL_LAYOUT_VERSION 8u
+#define POOL_LAYOUT_VERSION 9u
 
 struct node_head {
     uint64_t magic;

@@ -44,6 +44,7 @@
 #define INDEX_PART_DEPTH_MAX     32u /* bits of a suffix, in an id */
 
 /* A directory entry, and the root's word for the directory itself: an address and a depth. */
+_Static_assert(INDEX_PART_DEPTH_MAX < 0xff, "WORDS-1: no depth has all bits set");
 static inline uint64_t index_deep(gaddr at, unsigned depth)
 {
     return at | (uint64_t)depth << GADDR_BITS;

@@ -46,6 +46,7 @@ _Static_assert(sizeof(struct pool_control) == 64, "one line");
 #define CATALOG_SLOTS   4096u /* places that a catalog has at most: see catalog_places() */
 #define NO_EPOCH        UINT64_MAX
 #define EPOCH_LAST      (1ull << 62) /* no pool gets there: sums with it do not wrap */
+_Static_assert(EPOCH_LAST >> 63 == 0, "WORDS-1");
 
 /*
  * Chunk table entry: what a chunk is used for, written by the client that took it.
@@ -152,6 +153,8 @@ static inline uint64_t client_slot_renounced(uint64_t incarnation)
 #define OWNER_INCARNATION 0x00ffffffffff0000ull
 /* A bit of each incarnation that is 0, so that no owner word looks like a reference (WORDS-1). */
 #define INCARNATION_CLEAR (1ull << 40)
+_Static_assert(INCARNATION_CLEAR >> GADDR_BITS != 0 && (INCARNATION_CLEAR & OWNER_INCARNATION) != 0,
+               "WORDS-1: it is above an address, and in owner words");
 static inline uint64_t owner_word_make(uint64_t incarnation, unsigned slot)
 {
     return (incarnation & OWNER_INCARNATION) | slot;
@@ -218,8 +221,9 @@ static inline unsigned block_generation(uint64_t generation, unsigned bits)
 
 /*
  * A place of the catalog. The word is 0 (free), or says where the descriptor of a table is:
- *   bits 0..39 gaddr, 40..42 size class, 45..50 generation, 51..58 hash of the name, 59..60 state,
- *   61..63 check bits: the XOR of the others, three at a time. Any single flipped bit is noticed.
+ *   bits 0..39 gaddr, 40..42 size class, 43..44 zero, 45..50 generation, 51..58 hash of the name,
+ *   59..60 state, 61..63 check bits: the XOR of the others, three at a time. Any single flipped bit
+ *   is noticed.
  * The version only counts up, also when the place goes from one table to the next. It is the
  * version of everything that clients cache of the table.
  */
@@ -249,7 +253,8 @@ static inline uint64_t catalog_with_state(uint64_t word, enum catalog_state stat
 }
 static inline bool catalog_damaged(uint64_t word)
 {
-    return word != 0 && (catalog_state(word) == CATALOG_FREE || catalog_seal(word) != word);
+    return word != 0 && (catalog_state(word) == CATALOG_FREE || catalog_seal(word) != word ||
+                         word_is_reference(word));
 }
 
 /* The word of a tentative table. Of the generation it has 6 bits. The hash of the name has 8. */

@@ -40,6 +40,7 @@ static inline uint64_t chime_seal(uint64_t word, uint64_t seed)
 }
 
 /* Bits 0..39 the node's address, 40..43 its level; a leaf has level 0. */
+_Static_assert((uint64_t)CHIME_LEVELS << GADDR_BITS < 1ull << 48, "WORDS-1: a bit stays 0");
 static inline uint64_t chime_top(gaddr at, unsigned level, uint64_t seed)
 {
     return chime_seal(at | (uint64_t)level << GADDR_BITS, seed);

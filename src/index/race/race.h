@@ -230,7 +230,8 @@ enum race_fault {
     RACE_UNREADABLE, /* a slot that leads to no block                              */
     RACE_MISPLACED,  /* a slot of a key that no lookup searches for here           */
     RACE_CLASS,      /* a slot that gives its block another size class than it has */
-    RACE_TWICE       /* a slot of a key that has another, which comes first        */
+    RACE_TWICE,      /* a slot of a key that has another, which comes first        */
+    RACE_UNKNOWN     /* a slot that is sealed and tentative at once                */
 };
 /* Repairs it, while others work. *done stays false if that is not possible. The finding's place is
  * the number of the word. Of a header or a class, it says what should be. */

@@ -4,9 +4,9 @@
  *   RACE-W1  every directory entry leads to a live subtable, through `forward` if it is stale,
  *       whose depth and suffix are right for that entry;
  *   RACE-W2  all bucket headers of a subtable are the same, and right;
- *   RACE-W3  every committed slot points to a whole block of the slot's generation and size class
- *       (RACE-R1), whose key has the slot's fingerprint and belongs to this subtable and to this
- *       bucket;
+ *   RACE-W3  no slot is sealed and tentative; every committed slot points to a whole block of the
+ *       slot's generation and size class (RACE-R1), whose key has the slot's fingerprint and
+ *       belongs to this subtable and to this bucket;
  *   RACE-W4  no key has two committed slots (RACE-R2).
  *
  * A client that dies in the middle leaves tentative slots, or seals and a claim on a subtable that
@@ -85,6 +85,8 @@ static int check_words(struct walk *w)
     for (unsigned i = RACE_HEAD_WORDS; i < words; i++)
         if (!race_is_slot(i) && w->image[i] != header)
             found(w, RACE_HEADER, i)->right = header;
+        else if (race_is_slot(i) && race_slot_unknown(w->image[i]))
+            found(w, RACE_UNKNOWN, i);
     int rc = index_walk_blocks(
         w->base.op, &(struct index_walk_blocks){RACE_SLOT, words, has_block, each_block, w});
     index_walk_twice(&w->base, RACE_TWICE, w->image);
@@ -122,6 +124,7 @@ static const struct index_walk_faults faults = {
                  "  repaired: the size was corrected", false},
             [RACE_TWICE] = {"RACE-W4: duplicate: a key that is there twice",
                             "  repaired: the copy that others do not find was removed", false},
+            [RACE_UNKNOWN] = {"RACE-W3: broken link: a word of no known kind", "", false},
         },
 };
 

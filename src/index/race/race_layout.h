@@ -70,6 +70,12 @@ static inline uint64_t race_slot_sealed(uint64_t slot)
     return (slot & RACE_SLOT_TENTATIVE) ? RACE_SLOT_SEALED : slot | RACE_SLOT_SEALED;
 }
 
+/* There is no such slot, and so none that looks like a reference (WORDS-1). */
+static inline bool race_slot_unknown(uint64_t slot)
+{
+    return slot >= (RACE_SLOT_SEALED | RACE_SLOT_TENTATIVE);
+}
+
 /* What it was before. */
 static inline uint64_t race_slot_unsealed(uint64_t slot)
 {
@@ -149,6 +155,7 @@ static inline void race_subtable_clear(uint64_t *image, unsigned words, uint64_t
 }
 
 /* ---- directory ------------------------------------------------------------------------------- */
+_Static_assert(RACE_DIR_BITS_MAX < 0xff, "WORDS-1: no depth has all bits set");
 static inline uint64_t race_entry(gaddr subtable, unsigned depth)
 {
     ASSERT(depth <= RACE_DIR_BITS_MAX && gaddr_offset(subtable) % RACE_PAGE == 0);

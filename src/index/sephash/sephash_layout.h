@@ -11,7 +11,8 @@
  *         \      FPTable
  *          \-> fork, if it was split --> two anchors
  *
- *   entry   address 40 | class 6 | fp 8 | fp2 6 | dep 4     in slots and in pages; 0: empty slot
+ *   entry   address 40 | class 6 | fp 8 | fp2 6 | dep 4     in slots and in pages; 0: empty slot;
+ *                                                          fp and fp2 are never all ones (WORDS-1)
  *   anchor  state: 0 | generation 23 | CurSegment 40        live
  *                  1 | 0              | fork 40             split, for good
  *           id:    suffix 32 | depth 8 | tag 24
@@ -32,6 +33,7 @@
 #define SEPHASH_FP_BITS  8
 #define SEPHASH_FPS      (1u << SEPHASH_FP_BITS)
 #define SEPHASH_FP2_BITS 6
+#define SEPHASH_FP2_LAST ((1u << SEPHASH_FP2_BITS) - 1)
 #define SEPHASH_FP2_AT   (POINTER_OWN_AT(0) + SEPHASH_FP_BITS)
 #define SEPHASH_DEP_AT   (SEPHASH_FP2_AT + SEPHASH_FP2_BITS)
 #define SEPHASH_TAG      (~0ull << POINTER_OWN_AT(0)) /* fp, fp2, dep: all that a word says of its key */
@@ -59,7 +61,7 @@ static inline unsigned sephash_fp(uint64_t entry)
 }
 static inline unsigned sephash_fp2(uint64_t entry)
 {
-    return entry >> SEPHASH_FP2_AT & ((1u << SEPHASH_FP2_BITS) - 1);
+    return entry >> SEPHASH_FP2_AT & SEPHASH_FP2_LAST;
 }
 static inline unsigned sephash_dep(uint64_t entry)
 {
@@ -67,7 +69,7 @@ static inline unsigned sephash_dep(uint64_t entry)
 }
 static inline uint64_t sephash_tag(unsigned fp, unsigned fp2, uint64_t dep)
 {
-    ASSERT(fp < SEPHASH_FPS && fp2 >> SEPHASH_FP2_BITS == 0 && dep >> INDEX_SPLIT_BITS == 0);
+    ASSERT(fp < SEPHASH_FPS && fp2 <= SEPHASH_FP2_LAST && dep >> INDEX_SPLIT_BITS == 0);
     return (uint64_t)fp << POINTER_OWN_AT(0) | (uint64_t)fp2 << SEPHASH_FP2_AT |
            dep << SEPHASH_DEP_AT;
 }

@@ -18,7 +18,8 @@ void sephash_hash(const struct sephash_view *view, struct slice bytes, struct se
     key->bytes = bytes;
     key->hash = lo;
     key->fp = (lo >> 56) & knobs->fingerprint_mask;
-    key->fp2 = hi & ((1u << SEPHASH_FP2_BITS) - 1) & knobs->fingerprint_mask;
+    key->fp2 = hi & SEPHASH_FP2_LAST & knobs->fingerprint_mask;
+    key->fp2 -= key->fp2 == SEPHASH_FP2_LAST && key->fp == SEPHASH_FPS - 1; /* WORDS-1 */
     key->bucket = hash_range((uint32_t)(hi >> 32), view->shape.buckets);
     key->lane = hash_range((uint32_t)(hi >> 32), view->shape.lanes);
 }

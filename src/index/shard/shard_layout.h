@@ -70,6 +70,7 @@ enum shard_what {
     SHARD_COMPLETE,
     SHARD_WHATS
 };
+_Static_assert(SHARD_WHATS <= 7, "WORDS-1: no `what` has all bits set");
 
 #define SHARD_WHAT_AT     59
 #define SHARD_OVERFLOW    (1ull << 58)
@@ -223,6 +224,7 @@ static inline uint64_t shard_root_sum(const struct shard_root *root)
     return hash_sum(&root->start_bits, offsetof(struct shard_root, checksum) - first, 0);
 }
 
+_Static_assert(SHARD_SEGMENTS < 0xff, "WORDS-1: no version, and no steps, have all bits set");
 static inline uint64_t shard_resize(unsigned version, uint64_t epoch)
 {
     ASSERT(version < SHARD_SEGMENTS);

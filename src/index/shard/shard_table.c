@@ -99,9 +99,10 @@ static int open_segment(struct op *op, struct shard_view *view, const struct sha
 static int install(struct op *op, struct shard_view *view, const struct shard_root *root)
 {
     unsigned version = shard_resize_version(root->resize);
-    if (version >= SHARD_SEGMENTS)
-        return err_fail(FAR_CORRUPT, "the table's version is %u of at most %u", version,
-                        SHARD_SEGMENTS - 1);
+    unsigned steps = shard_resize_steps(root->resize);
+    if (version >= SHARD_SEGMENTS || (steps > version && root->resize != 0))
+        return err_fail(FAR_CORRUPT, "the table's version is %u of at most %u, after %u steps",
+                        version, SHARD_SEGMENTS - 1, steps);
     while (view->opened <= version) {
         int rc = open_segment(op, view, root);
         if (rc != FAR_OK)
@@ -110,10 +111,6 @@ static int install(struct op *op, struct shard_view *view, const struct shard_ro
     if (version < view->version)
         return FAR_OK; /* another operation has read it since */
     if (version > view->version) {
-        unsigned steps = shard_resize_steps(root->resize);
-        if (steps > version)
-            return err_fail(FAR_CORRUPT, "the table's version is %u after %u steps", version,
-                            steps);
         view->version = version;
         view->steps = steps;
         view->barrier = 0;

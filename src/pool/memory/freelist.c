@@ -247,6 +247,8 @@ int freelist_whole(struct op *op, unsigned node, unsigned size_class, bool *whol
     uint64_t seen = op->pool_word[0];
     if (rc == FAR_OK)
         rc = walk_list(op, seen, size_class, &bad);
+    if (word_is_reference(seen)) /* WORDS-1 */
+        bad = GADDR_MASK;
     if (rc == FAR_OK && bad != 0) {
         batch_read(&op->batch, head, delta, op->pool_word, 8);
         rc = batch_flush(&op->batch);
