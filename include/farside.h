@@ -860,6 +860,24 @@ struct far_result {
 FAR_API int far_execute(far_session *session, const struct far_op *op, struct far_result *result);
 
 /*
+ * far_execute_many - run operations in order, and wait for them
+ *
+ * Does what far_execute() does for each of them, one after the other, and fills in the result of
+ * each. On mem: and shm: it also looks ahead, and prefetches what the next lookups will read, with
+ * RACE, SHARD and RCuckoo. That pays if the table is larger than the processor's caches. On a
+ * network, far_submit_many() is faster: the ring has many operations in flight at once.
+ *
+ * Returns FAR_OK if each operation ended as FAR_OK, or with an answer: FAR_NOT_FOUND, FAR_EXISTS,
+ * FAR_TOO_SMALL. Otherwise the status of the first one that did not, and far_error_detail() is
+ * about that one. All of them are executed in any case.
+ *
+ * FAR_INVALID   session is NULL or cannot be used, or ops or results is NULL and count is not 0:
+ *               the results are unchanged. Or the status of an operation
+ */
+FAR_API int far_execute_many(far_session *session, const struct far_op *ops,
+                             struct far_result *results, unsigned count);
+
+/*
  * far_submit - start an operation
  *
  * The struct itself may be reused at once; key, value and buf must stay valid until the operation

@@ -65,6 +65,7 @@ struct bench_config {
     struct meet *meet;
     unsigned clients; /* threads of all machines, if not as many on each; 0: they are */
     unsigned depth;
+    bool batch; /* `depth` operations at a time by far_execute_many(), not through the ring */
     struct bench_sizes sizes;
     bool dist_given; /* else zipfian, or latest if the workload prefers that */
     enum bench_dist_kind dist;

@@ -155,7 +155,7 @@ json_t *bench_json_run(const struct bench_config *c, const struct bench_run *run
         {"keys", out_count(c->keys)}, {"warmup", out_count(run->warmup)},
         {"ops", out_count(run->ops)}, {"machines", out_count(c->machines)},
         {"processes", out_count(c->processes)}, {"threads", out_count(c->threads)},
-        {"depth", out_count(c->depth)},
+        {"depth", out_count(c->depth)}, {"batch", json_boolean(c->batch)},
         {"dist", out_text(run->draws_keys ? bench_dist_name(run->dist) : NULL)},
         {"seconds", json_real(run->seconds)}, {"ops_per_s", json_real(run->ops_per_s)},
         {"pace", run->pace.rate > 0 ? json_pace(&run->pace) : json_null()},

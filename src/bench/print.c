@@ -43,6 +43,11 @@ static const struct column columns[PRINT_COLUMNS] = {
 };
 static const struct column ops_of_raw = {"ops/s of raw", OPS_COLUMNS + 7};
 
+static const char *in_flight(const struct bench_config *c)
+{
+    return c->batch ? "at a time" : "in flight";
+}
+
 void bench_print_begin(struct bench_print *r, FILE *out, const struct bench_config *c,
                        const char *threads)
 {
@@ -68,9 +73,9 @@ void bench_print_begin(struct bench_print *r, FILE *out, const struct bench_conf
                         : "all",
              text_grouped(c->keys, keys), text_range(c->sizes.key.min, c->sizes.key.max, key),
              text_range(c->sizes.value.min, c->sizes.value.max, value), text_grouped(c->ops, ops));
-    text_say(out, "", "%s%s%s thread%s with %u operation%s in flight, keys drawn %s, seed %" PRIu64,
+    text_say(out, "", "%s%s%s thread%s with %u operation%s %s, keys drawn %s, seed %" PRIu64,
              machines, processes, threads, strcmp(threads, "1") == 0 ? "" : "s", c->depth,
-             text_plural(c->depth), dist, c->seed);
+             text_plural(c->depth), in_flight(c), dist, c->seed);
     if (c->expected_keys > 0)
         text_say(out, "", "room for %s key%s from the beginning",
                  text_grouped(c->expected_keys, keys), text_plural(c->expected_keys));
@@ -494,10 +499,9 @@ void bench_print_end(struct bench_print *r)
     fputs("\n", r->out);
     if (r->config->depth > 1)
         text_say(r->out, "  ",
-                 "p50, p99: with %u operations in flight, these times include the time that an "
-                 "operation "
+                 "p50, p99: with %u operations %s, these times include the time that an operation "
                  "waits for others of its own session",
-                 r->config->depth);
+                 r->config->depth, in_flight(r->config));
     for (unsigned i = 0; i < r->seen_count; i++) /* once for each number of threads */
         if (r->seen[i].threads > 1 && (i == 0 || r->seen[i].threads != r->seen[i - 1].threads))
             slower |= compare_threads(r, r->seen[i].threads);

@@ -149,6 +149,29 @@ static void work_ring(struct worker *w)
     }
 }
 
+/* ---- batches --------------------------------------------------------------------------------- */
+
+static void work_batches(struct worker *w)
+{
+    while (await_task(w)) {
+        unsigned count = 0;
+        uint64_t now = worker_now(w);
+        for (; count < w->target->depth && has_task(w); count++) {
+            lane_begin(w, &w->lanes[count], &w->tasks[w->next++], now);
+            w->batch[count] = lane_op(w, &w->lanes[count]);
+        }
+        (void)far_execute_many(w->session, w->batch, w->results, count);
+        now = worker_now(w);
+        for (unsigned i = 0; i < count; i++)
+            while (lane_end(w, &w->lanes[i], &w->results[i], now)) {
+                struct far_op op = lane_op(w, &w->lanes[i]);
+                (void)far_execute(w->session, &op, &w->results[i]);
+                now = worker_now(w);
+            }
+        publish_inserted(w);
+    }
+}
+
 /* ---- a session's life ------------------------------------------------------------------------ */
 
 static int lanes_alloc(struct worker *w)
@@ -161,7 +184,8 @@ static int lanes_alloc(struct worker *w)
     w->lane_memory = malloc(depth * bytes);
     w->idle = calloc(depth, sizeof *w->idle);
     w->results = calloc(depth, sizeof *w->results);
-    if (!w->lanes || !w->lane_memory || !w->idle || !w->results)
+    w->batch = calloc(depth, sizeof *w->batch);
+    if (!w->lanes || !w->lane_memory || !w->idle || !w->results || !w->batch)
         return err_fail(FAR_NO_MEMORY, "no memory for the buffers of %u operations", depth);
 
     for (unsigned i = 0; i < depth; i++) {
@@ -247,7 +271,9 @@ static void session_revive(struct worker *w)
 
 static void session_work(struct worker *w)
 {
-    if (w->target->depth == 1)
+    if (w->config->batch)
+        work_batches(w);
+    else if (w->target->depth == 1)
         work_sync(w);
     else
         work_ring(w);
@@ -280,6 +306,7 @@ static void session_close(struct worker *w)
         far_session_close(w->session);
     }
     w->window[w->windows].rtts = lane_rtts_so_far(w, &w->after);
+    free(w->batch);
     free(w->results);
     free(w->idle);
     free(w->lane_memory);

@@ -512,6 +512,9 @@ int bench_check(const struct bench_config *c)
     if (c->raw && c->rate > 0)
         return err_fail(FAR_INVALID, "--raw compares throughputs, but --rate sets it: leave one of "
                                      "them out");
+    if (c->batch && (c->depth == 1 || c->rate > 0))
+        return err_fail(FAR_INVALID, "--batch executes --depth operations at a time: %s",
+                        c->rate > 0 ? "leave it out, or --rate" : "say how many");
     if (c->rate > PACE_RATE_MAX)
         return err_fail(FAR_INVALID, "a rate of at most %u operations per second is possible",
                         PACE_RATE_MAX);

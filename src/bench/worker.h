@@ -71,6 +71,7 @@ struct worker {
     unsigned char *lane_memory;
     unsigned *idle, idle_count;
     struct far_result *results;
+    struct far_op *batch; /* with far_execute_many() */
 
     struct pace pace;
     struct counters counters;

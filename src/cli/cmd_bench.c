@@ -308,11 +308,11 @@ static void write_options(const struct bench_config *c, const struct thread_list
     size_t len = (size_t)snprintf(
         text, MEET_OPTIONS_MAX,
         "version %s (%zu)\n--keys %" PRIu64 "\n--ops %" PRIu64 "\n--repeat %u\n--threads %s\n"
-        "--depth %u\n--rate %" PRIu64 "\n--warmup %" PRIu64 "\n--key-size %u-%u\n"
+        "--depth %u\n--batch %d\n--rate %" PRIu64 "\n--warmup %" PRIu64 "\n--key-size %u-%u\n"
         "--value-size %u-%u\n--dist %s%s\n--theta %g\n--seed %" PRIu64 "\n--counters %d\n"
         "--expected-keys %" PRIu64 "\n--keep %d\n--index %s\n--tuning %s\n--workload ",
         far_version(), sizeof(struct bench_run), c->keys, c->ops, c->repeat,
-        threads_text(threads, list), c->depth, c->rate, c->warmup, z->key.min, z->key.max,
+        threads_text(threads, list), c->depth, c->batch, c->rate, c->warmup, z->key.min, z->key.max,
         z->value.min, z->value.max, bench_dist_name(c->dist), c->dist_given ? "" : " (default)",
         c->theta, c->seed, c->counters, c->expected_keys, c->keep,
         indexes->text ? indexes->text : "all", c->tuning ? c->tuning : "");
@@ -356,6 +356,10 @@ int cmd_bench(int argc, char **argv)
          .take = take_threads, .arg = &threads},
         {"depth", "N", "operations that each thread keeps in flight (1)", .number = &c.depth,
          .min = 1, .max = FAR_DEPTH_MAX},
+        {"batch", NULL,
+         "each thread executes the operations of --depth in order, with far_execute_many(), "
+         "instead of keeping them in flight",
+         .flag = &c.batch},
         MACHINES_OPTIONS(&machines),
         {"rate", "N",
          "operations per second, of all threads together: each is due at a fixed time, and its "

@@ -576,6 +576,17 @@ int(batch_flush)(struct batch *b)
     return FAR_OK;
 }
 
+bool batch_is_mapped(const struct batch *b)
+{
+    return b->ep->ops->post == direct_post;
+}
+
+const void *batch_mapped(const struct batch *b, gaddr at, uint64_t delta, uint32_t bytes)
+{
+    return batch_is_mapped(b) ? direct_at(b->ep, gaddr_node(at), gaddr_offset(at) + delta, bytes)
+                              : NULL;
+}
+
 void batch_pause(struct batch *b, uint64_t ns)
 {
     struct batch_piggyback *piggyback = piggyback_of(b);

@@ -289,6 +289,11 @@ static inline unsigned batch_room(const struct batch *b)
  * out (see `acted`). */
 int(batch_flush)(struct batch *b);
 
+/* Is the pool's memory mapped by this process, so that verbs are executed as they are posted? */
+bool batch_is_mapped(const struct batch *b);
+/* Where it is mapped, for prefetching. NULL: it is not, or not in the pool. */
+const void *batch_mapped(const struct batch *b, gaddr at, uint64_t delta, uint32_t bytes);
+
 /* Each call in the source is a site. Its description goes to a section of its own, so that sites
  * that no run reaches are known too. The alignment keeps compilers from leaving gaps between
  * them. */

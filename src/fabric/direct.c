@@ -190,6 +190,15 @@ void direct_read(const struct fab_ep *ep, const struct fab_verb *verbs, unsigned
     }
 }
 
+const void *direct_at(const struct fab_ep *ep, unsigned node, uint64_t off, uint32_t bytes)
+{
+    const struct direct_fab *d = (const struct direct_fab *)ep->fab;
+    bool inside =
+        node < ep->fab->nodes && off <= ep->fab->size[node] && bytes <= ep->fab->size[node] - off;
+
+    return inside ? d->base[node] + off : NULL;
+}
+
 /* ---- views ----------------------------------------------------------------------------------- */
 
 static uint64_t *view_word(const struct direct_fab *d, unsigned node)

@@ -61,6 +61,8 @@ void direct_leave(struct direct_ep *ep);
 void *direct_buf_alloc(struct fab_ep *ep, size_t bytes);
 void direct_buf_free(struct fab_ep *ep, void *buf, size_t bytes);
 int direct_post(struct fab_ep *ep, struct fab_req *req);
+/* Where this process has that memory mapped. NULL: it is not in the pool. */
+const void *direct_at(const struct fab_ep *ep, unsigned node, uint64_t off, uint32_t bytes);
 /* What direct_post() does with READs alone. */
 void direct_read(const struct fab_ep *ep, const struct fab_verb *verbs, unsigned count);
 int direct_fence_view(struct fab_ep *ep, unsigned node, uint32_t view);

@@ -240,6 +240,17 @@ void index_hint_note(struct index_hints *hints, struct slot_format format, uint6
     STORE(set->about[way], (uint16_t)(tag_of(hash) | hint.place));
 }
 
+struct index_hint index_hint_peek(const struct index_hints *hints, struct slot_format format,
+                                  uint64_t hash, uint64_t fingerprint)
+{
+    struct index_hint hint = {.slot = 0};
+    if (hints)
+        (void)way_of(set_of(hints, hash), format, hash, fingerprint, &hint);
+    if (hint.place == LEFT_OUT)
+        hint.slot = 0;
+    return hint;
+}
+
 struct index_hint index_hint_of(struct index_hints *hints, struct slot_format format, uint64_t hash,
                                 uint64_t fingerprint)
 {

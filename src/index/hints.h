@@ -52,6 +52,10 @@ uint64_t index_hints_bytes(const struct index_hints *hints);
 struct index_hint index_hint_of(struct index_hints *hints, struct slot_format format, uint64_t hash,
                                 uint64_t fingerprint);
 
+/* The same, but it does not count as a use. */
+struct index_hint index_hint_peek(const struct index_hints *hints, struct slot_format format,
+                                  uint64_t hash, uint64_t fingerprint);
+
 /* A key of this hash and fingerprint was seen: it has this slot, which is in use. Slot 0: it has
  * none. Long blocks are not worth reading in vain, so their slots are not kept. */
 void index_hint_note(struct index_hints *hints, struct slot_format format, uint64_t hash,

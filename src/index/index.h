@@ -4,10 +4,10 @@
  * Every function runs as part of an op and may wait in batch_flush(). The op's batch is empty on
  * entry and on return. Functions return statuses of farside.h. Operations are linearizable per key.
  *
- * What indexes share: attempt.h (starting over), lock_wait.h (waiting for a lock's owner), slot.h
- * (slot words), blocks.h (reading blocks), change.h (changing a key), iterate.h, walk.h, flip.h
- * (damage by one bit), refresh.h, split_bits.h, parts.h (tables that grow part by part), cache.h
- * (caches), tuning.h. See docs/writing-an-index.md.
+ * What indexes share: ahead.h (prefetching), attempt.h (starting over), lock_wait.h (waiting for a
+ * lock's owner), slot.h (slot words), blocks.h (reading blocks), change.h (changing a key),
+ * iterate.h, walk.h, flip.h (damage by one bit), refresh.h, split_bits.h, parts.h (tables that grow
+ * part by part), cache.h (caches), tuning.h. See docs/writing-an-index.md.
  */
 #ifndef INDEX_INDEX_H
 #define INDEX_INDEX_H
@@ -128,6 +128,7 @@ struct index_options {
     uint64_t tuning[TUNING_MAX]; /* by position in the index's table of them, within their ranges */
 };
 
+struct index_ahead;
 struct index_ops {
     const char *name;
     unsigned order_needed; /* ORDER() bits the protocol relies on even where it sets no fence */
@@ -154,6 +155,10 @@ struct index_ops {
     int (*refresh)(struct op *op, struct index_view *view);
 
     int (*get)(struct op *op, struct index_view *view, struct slice key, struct value_out *out);
+    /* An operation on this key comes soon: prefetches what it will read first (ahead.h). It posts
+     * no verb and changes nothing; *ahead is empty before. NULL: it does not pay. */
+    void (*ahead)(const struct op *op, const struct index_view *view, struct slice key,
+                  struct index_ahead *ahead);
     /* FAR_EXISTS: the key is present, and nothing was to be done; FAR_NOT_FOUND: it is absent, and
      * nothing was to be done. */
     int (*change)(struct op *op, struct index_view *view, struct slice key, struct change *change);

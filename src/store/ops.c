@@ -1,4 +1,5 @@
 /* The public functions for single operations. */
+#include "index/ahead.h"
 #include "store/store_internal.h"
 
 /* Runs an operation of a synchronous call. */
@@ -18,6 +19,71 @@ int far_execute(far_session *s, const struct far_op *r, struct far_result *resul
         rc = store_null("result");
     return err_end(rc == FAR_OK ? run(s, r, result) : rc);
 }
+
+/* ---- many operations ------------------------------------------------------------------------- */
+
+/* So many operations before its turn, the words of an operation's key are prefetched, and then its
+ * block. */
+#define AHEAD_WORDS 4u
+#define AHEAD_BLOCK 2u
+
+/* Only for lookups: changes spend most of their time elsewhere, and gained nothing. */
+static void look_ahead(const far_session *s, const struct far_op *r, struct index_ahead *ahead)
+{
+    bool looks_up = (r->kind == FAR_OP_GET || r->kind == FAR_OP_EXISTS) && r->key &&
+                    r->key_len - 1 < FAR_KEY_MAX && r->table && r->table->pool == s->pool;
+    const struct table_view *v = looks_up ? store_known(s, r->table) : NULL;
+    ahead->ranges = 0;
+    if (v && v->view && !v->gone && r->table->index.ops->ahead)
+        r->table->index.ops->ahead(&s->op, v->view, (struct slice){r->key, r->key_len}, ahead);
+}
+
+/* One of many. Its result has its status also if it is refused. */
+static int run_one(far_session *s, const struct far_op *r, struct far_result *result)
+{
+    err_begin();
+    int rc = store_accepts(s, r);
+    if (rc == FAR_OK)
+        return err_end(run(s, r, result));
+    *result = (struct far_result){.user_data = r->user_data, .status = rc};
+    return err_end(rc);
+}
+
+static bool is_answer(int rc)
+{
+    return rc == FAR_OK || rc == FAR_TOO_SMALL || status_means(rc, STATUS_ANSWER);
+}
+
+int far_execute_many(far_session *s, const struct far_op *ops, struct far_result *results,
+                     unsigned count)
+{
+    struct index_ahead ahead[AHEAD_WORDS];
+    struct err_detail detail;
+    int failed = store_begin(s, ops || count == 0, "ops");
+    if (failed == FAR_OK && !results && count > 0)
+        failed = store_null("results");
+    if (failed != FAR_OK)
+        return err_end(failed);
+    unsigned mapped = batch_is_mapped(&s->op.batch) ? count : 0;
+    for (unsigned i = 0; i < AHEAD_WORDS && i < mapped; i++)
+        look_ahead(s, &ops[i], &ahead[i]);
+    for (unsigned i = 0; i < count; i++) {
+        int rc = run_one(s, &ops[i], &results[i]);
+        if (i + AHEAD_WORDS < mapped) /* in place of this one */
+            look_ahead(s, &ops[i + AHEAD_WORDS], &ahead[i % AHEAD_WORDS]);
+        if (i + AHEAD_BLOCK < mapped)
+            index_ahead_blocks(&s->op, &ahead[(i + AHEAD_BLOCK) % AHEAD_WORDS]);
+        if (failed == FAR_OK && !is_answer(rc)) {
+            failed = rc;
+            err_keep(&detail);
+        }
+    }
+    if (failed != FAR_OK)
+        err_restore(&detail);
+    return failed;
+}
+
+/* ---- one operation each ---------------------------------------------------------------------- */
 
 static int call(far_session *s, const struct far_op *r, size_t *len)
 {

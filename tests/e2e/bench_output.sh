@@ -65,6 +65,20 @@ for rate in 0 x 2g; do
     expect_err "--rate"
 done
 
+# Operations in order, some at a time, on the whole of a workload, and those that read and then write.
+run bench --keys 2k --ops 1003 --depth 8 --batch --workload load,a,f,delete --json "$scratch/json"
+expect_code 0
+expect_out "1 thread with 8 operations at a time"
+[ "$(grep -c '"batch": true' "$scratch/json")" -eq "$(grep -c '"depth": 8' "$scratch/json")" ] || failed "no batch"
+[ "$(grep -c '"first_error": null' "$scratch/json")" -eq "$(grep -c '"depth": 8' "$scratch/json")" ] || failed "errors"
+[ "$(grep -c '"ops": 1003,' "$scratch/json")" -eq 15 ] || failed "does not run all operations"
+run bench --batch
+expect_code 2
+expect_err "--batch executes --depth operations at a time: say how many"
+run bench --batch --depth 8 --rate 1k
+expect_code 2
+expect_err "--batch executes --depth operations at a time: leave it out, or --rate"
+
 # Warming up.
 run bench --keys 2k --ops 1k --warmup 500 --workload load,insert,delete --index race --json "$scratch/json"
 expect_code 0

@@ -75,6 +75,48 @@ static void keys_that_are_used_often_stay(void **state)
     store_rig_close(&r);
 }
 
+/* A look ahead finds what a look finds, and is no use of it: the key gives way like one that was
+ * used once. */
+static void a_peek_does_not_count(void **state)
+{
+    enum { KEYS = 2000 };
+    struct store_rig r;
+    unsigned known[2] = {0, 0};
+    (void)state;
+    for (unsigned peeks = 0; peeks < 2; peeks++) {
+        rig(&r, BYTES);
+        note(1, 0, false);
+        for (uint64_t key = 2; key < KEYS; key++) {
+            note(key, 0, false);
+            for (unsigned i = 0; i < 4 * peeks; i++)
+                (void)index_hint_peek(hints, RACE_SLOT, key / 2, fingerprint(key / 2));
+        }
+        for (uint64_t key = 1; key < KEYS; key++) {
+            struct index_hint hint = index_hint_peek(hints, RACE_SLOT, key, fingerprint(key));
+            if (hint.slot != 0 && hint.slot == slot(key, 0)) {
+                assert_int_equal(hint.place, key % 200);
+                known[peeks] += (unsigned)key;
+            }
+        }
+        assert_true(known[peeks] > 0);
+        store_rig_close(&r);
+    }
+    assert_int_equal(known[0], known[1]);
+}
+
+static void a_peek_finds_no_hint_that_was_wrong(void **state)
+{
+    struct store_rig r;
+    (void)state;
+    rig(&r, BYTES);
+    note(1, 0, false);
+    assert_int_equal(index_hint_peek(hints, RACE_SLOT, 1, fingerprint(1)).slot, slot(1, 0));
+    note(1, 1, true);
+    assert_int_equal(index_hint_peek(hints, RACE_SLOT, 1, fingerprint(1)).slot, 0);
+    assert_int_equal(index_hint_peek(NULL, RACE_SLOT, 1, fingerprint(1)).slot, 0);
+    store_rig_close(&r);
+}
+
 /* What was hot once does not stay for ever. */
 static void keys_that_are_used_no_more_give_way(void **state)
 {
@@ -180,6 +222,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keys_that_are_used_often_stay),
+        cmocka_unit_test(a_peek_does_not_count),
+        cmocka_unit_test(a_peek_finds_no_hint_that_was_wrong),
         cmocka_unit_test(keys_that_are_used_no_more_give_way),
         cmocka_unit_test(keys_whose_hints_are_wrong_are_left_out),
         cmocka_unit_test(processes_have_hints_of_their_own),

@@ -175,6 +175,7 @@ const struct index_ops race_index = {
     .detach = race_detach,
     .refresh = refresh,
     .get = race_get,
+    .ahead = race_ahead,
     .change = race_change,
     .iterate = race_iterate,
     .mark = race_mark,

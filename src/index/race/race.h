@@ -187,6 +187,8 @@ int race_look_finish(struct op *op, struct race_view *view, const struct race_ke
 int race_probe(struct op *op, const struct race_key *key, struct race_look *look,
                const struct value_out *out, const uint64_t *known, struct index_found *found);
 int race_get(struct op *op, struct index_view *view, struct slice key, struct value_out *out);
+void race_ahead(const struct op *op, const struct index_view *view, struct slice key,
+                struct index_ahead *ahead);
 
 /* What this process knows of the key (index/hints.h). */
 struct index_hint race_hint(const struct race_view *view, const struct race_key *key);

@@ -1,5 +1,6 @@
 /* Looking for a key: two combined buckets in one round trip, the candidate's block in another. Or
  * its bucket and block in one, if there is a hint of it. */
+#include "index/ahead.h"
 #include "index/race/race.h"
 
 int race_find_subtable(const struct race_view *view, const struct race_key *key,
@@ -232,4 +233,24 @@ int race_get(struct op *op, struct index_view *base, struct slice bytes, struct 
                                            .place = (unsigned)found.place,
                                            .wrong = hint.slot != 0});
     return index_deliver(base, index_block_value(found.block), out);
+}
+
+void race_ahead(const struct op *op, const struct index_view *base, struct slice bytes,
+                struct index_ahead *ahead)
+{
+    const struct race_view *view = (const struct race_view *)base;
+    struct race_key key;
+    race_hash(view, bytes, &key);
+    gaddr subtable = race_entry_subtable(race_cached_entry(view, key.hash));
+    struct index_hint hint = index_hint_peek(view->hints, RACE_SLOT, key.hash, key.fingerprint);
+    if (hint.slot != 0 && race_is_slot(hint.place)) {
+        unsigned bucket = hint.place & ~(RACE_BUCKET_WORDS - 1u);
+        index_ahead_fetch(op, subtable, race_place_offset(&key, bucket), RACE_BUCKET_WORDS * 8);
+        index_ahead_block(op, hint.slot);
+        return;
+    }
+    ahead->mask = RACE_SLOT_TENTATIVE | slot_fingerprint_mask(RACE_SLOT);
+    ahead->want = slot_fingerprint_word(RACE_SLOT, key.fingerprint);
+    for (unsigned i = 0; i < 2; i++)
+        index_ahead_words(op, ahead, subtable, key.combined[i], RACE_COMBINED_WORDS);
 }

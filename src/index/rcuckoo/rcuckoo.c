@@ -222,6 +222,7 @@ const struct index_ops rcuckoo_index = {
     .detach = rcuckoo_detach,
     .refresh = rcuckoo_refresh,
     .get = rcuckoo_get,
+    .ahead = rcuckoo_ahead,
     .change = rcuckoo_change,
     .iterate = rcuckoo_iterate,
     .mark = rcuckoo_mark,

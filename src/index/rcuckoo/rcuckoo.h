@@ -278,6 +278,8 @@ void rcuckoo_hint_note(struct rcuckoo_view *view, const struct rcuckoo_key *key,
  * block->slot is 0. */
 void rcuckoo_hint_read(struct op *op, const struct index_hint *hint, struct index_block *block);
 int rcuckoo_get(struct op *op, struct index_view *view, struct slice key, struct value_out *out);
+void rcuckoo_ahead(const struct op *op, const struct index_view *view, struct slice key,
+                   struct index_ahead *ahead);
 
 /* ---- rcuckoo_lock.c: taking and releasing locks ---------------------------------------------- */
 struct rcuckoo_locks {

@@ -1,5 +1,6 @@
 /* get: both rows. If the key is in neither, the first one's meta word once more. Or only the row
  * and the block that a hint names. */
+#include "index/ahead.h"
 #include "index/rcuckoo/rcuckoo.h"
 
 /* Looks that may go wrong, because a row is being written, before the lock is looked at. */
@@ -377,4 +378,22 @@ int rcuckoo_get(struct op *op, struct index_view *base, struct slice key, struct
         l.rested = false;
     }
     return FAR_CONTENTION;
+}
+
+void rcuckoo_ahead(const struct op *op, const struct index_view *base, struct slice bytes,
+                   struct index_ahead *ahead)
+{
+    (void)ahead; /* the words of an entry do not tell which block it is in */
+    const struct rcuckoo_view *view = (const struct rcuckoo_view *)base;
+    const struct rcuckoo_shape *s = &view->shape;
+    struct rcuckoo_key key;
+    rcuckoo_key_set(view, bytes, &key);
+    const struct rcuckoo_sub *sub =
+        (const struct rcuckoo_sub *)index_part_of(&view->parts, key.hash);
+    if (sub->rows == 0)
+        return;
+    for (unsigned i = 0; i < 2; i++)
+        index_ahead_fetch(op, sub->rows, rcuckoo_row_at(s, key.row[i]), rcuckoo_row_bytes(s));
+    struct index_hint hint = index_hint_peek(view->hints, RCUCKOO_HINT, key.hash, hint_mark(&key));
+    index_ahead_block(op, hint.slot);
 }

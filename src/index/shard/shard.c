@@ -125,6 +125,7 @@ const struct index_ops shard_index = {
     .detach = shard_detach,
     .refresh = refresh,
     .get = shard_get,
+    .ahead = shard_ahead,
     .change = shard_change,
     .iterate = shard_iterate,
     .mark = shard_mark,

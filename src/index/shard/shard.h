@@ -399,6 +399,8 @@ int shard_peek(struct op *op, struct shard_view *view, const struct shard_key *k
 
 /* ---- shard_read.c ---------------------------------------------------------------------------- */
 int shard_get(struct op *op, struct index_view *view, struct slice key, struct value_out *out);
+void shard_ahead(const struct op *op, const struct index_view *view, struct slice key,
+                 struct index_ahead *ahead);
 
 /* ---- shard_write.c --------------------------------------------------------------------------- */
 int shard_change(struct op *op, struct index_view *view, struct slice key, struct change *change);

@@ -5,6 +5,7 @@
  * If the unit of the table's version is not published yet, the unit that still has the authority is
  * read, and behind it whether that is still so (SHARD-S6). Then the reader moves it.
  */
+#include "index/ahead.h"
 #include "index/shard/shard.h"
 
 /* How often a look is repeated because the table was changed meanwhile. Its units are moved a few
@@ -186,4 +187,23 @@ int shard_get(struct op *op, struct index_view *base, struct slice bytes, struct
             return rc;
     }
     return err_fail(FAR_CORRUPT, "a bucket was moved, and is not there");
+}
+
+void shard_ahead(const struct op *op, const struct index_view *base, struct slice bytes,
+                 struct index_ahead *ahead)
+{
+    const struct shard_view *view = (const struct shard_view *)base;
+    struct shard_key key;
+    struct shard_unit unit;
+    shard_hash(view, bytes, &key);
+    shard_unit_set(view, &unit, key.lane, shard_bucket(view, key.hash, view->settled));
+    struct index_hint hint = index_hint_peek(view->hints, SHARD_SLOT, key.hash, key.fingerprint);
+    if (hint.slot != 0 && hint.place < view->words) {
+        index_ahead_fetch(op, unit.at, unit.delta + 8ull * hint.place, 8);
+        index_ahead_block(op, hint.slot);
+        return;
+    }
+    ahead->mask = SHARD_LIVE_MASK | slot_fingerprint_mask(SHARD_SLOT);
+    ahead->want = wanted(&key);
+    index_ahead_words(op, ahead, unit.at, unit.delta, view->level1);
 }
