@@ -1,8 +1,13 @@
-# Joins the page of reports with its style and script, and writes it as a string of C:
-#   cmake -D FOLDER=src/report -D OUTPUT=page_template.c -P page.cmake
+# Joins the page of reports with its style and scripts, and writes it as a string of C:
+#   cmake -D FOLDER=src/report -D SCRIPTS="basics;...;page" -D OUTPUT=page_template.c -P page.cmake
 cmake_minimum_required(VERSION 3.25)
-foreach(part html css js)
+foreach(part html css)
   file(READ ${FOLDER}/page.${part} ${part})
+endforeach()
+set(js "")
+foreach(script ${SCRIPTS})
+  file(READ ${FOLDER}/${script}.js text)
+  string(APPEND js "${text}\n")
 endforeach()
 string(REPLACE "@STYLE@" "${css}" html "${html}")
 string(REPLACE "@SCRIPT@" "${js}" html "${html}")

@@ -3,9 +3,17 @@
  *
  *   page.html   the page without its results, style and script
  *   page.css    the style
- *   page.js     the script: it draws charts and tables from the JSON that the page has
+ *   *.js        the script: it draws charts and tables from the JSON that the page has
  *
- * The build joins the three (cmake/page.cmake). page_write() adds the results.
+ * The script is one program in several files, each of which uses those before it:
+ *
+ *   basics.js     numbers, scales, elements, tables
+ *   charts.js     charts of plain numbers
+ *   bench.js      the results of bench
+ *   reproduce.js  those of reproduce
+ *   page.js       shows all of them, and numbers under the pointer
+ *
+ * The build joins all files (cmake/page.cmake). page_write() adds the results.
  */
 #ifndef REPORT_PAGE_H
 #define REPORT_PAGE_H
