@@ -14,6 +14,9 @@ void sheet_init(struct sheet *s)
     s->left = 1;
     s->lines = false;
     memset(s->text, 0, sizeof s->text);
+    for (unsigned r = 0; r < SHEET_ROWS_MAX; r++)
+        for (unsigned c = 0; c < SHEET_COLUMNS_MAX; c++)
+            s->number[r][c] = NAN;
 }
 
 /* Fills the next field of the row. */

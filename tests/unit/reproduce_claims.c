@@ -211,6 +211,31 @@ static void every_reason_is_tested(void **state)
                 assert_true(!c->decide == !c->reason->tested);
 }
 
+/* ---- what programs get ----------------------------------------------------------------------- */
+
+/* What a row leaves out is an empty text, whatever a table before had there. */
+static void fields_that_are_left_out_have_no_number(void **state)
+{
+    (void)state;
+    struct sheet s;
+    struct sheet_sink out = {.json = json_array()};
+    memset(&s, 0x3f, sizeof s);
+    sheet_init(&s);
+    for (unsigned filled = 0; filled < 2; filled++) {
+        sheet_texts(&s, "index", "rate", "share");
+        sheet_row(&s, "RACE");
+        sheet_number(&s, 1, 2);
+        if (filled == 0)
+            sheet_number(&s, 2, 2);
+        sheet_print(&s, &out, "Rates:");
+    }
+    const json_t *rows = json_object_get(json_array_get(out.json, 1), "rows"),
+                 *field = json_array_get(json_array_get(rows, 1), 2);
+    assert_true(json_is_string(field));
+    assert_string_equal(json_string_value(field), "");
+    json_decref(out.json);
+}
+
 /* ---- all experiments ------------------------------------------------------------------------- */
 
 /* The benchmark accepts every cell, as far as that can be told without the pool. */
@@ -300,6 +325,7 @@ int main(void)
         cmocka_unit_test(nothing_measured_is_printed_as_such),
         cmocka_unit_test(no_claim_is_made_twice),
         cmocka_unit_test(every_reason_is_tested),
+        cmocka_unit_test(fields_that_are_left_out_have_no_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
