@@ -77,7 +77,7 @@ static void show_hashes(const struct results *r, struct sheet *s, struct sheet_s
     for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
         sheet_row(s, "%s", plan_title(rows[i].index));
         sheet_number(s, reads(r, rows[i].index), 2);
-        sheet_text(s, "%s", rows[i].reads);
+        sheet_paper_text(s, 1, rows[i].reads, "SepHash Table 1");
         sheet_number(s, headers(r, rows[i].index), 0);
         sheet_text(s, "%s", rows[i].headers);
         sheet_number(s, directory(r, rows[i].index), 0);
@@ -93,13 +93,13 @@ static void show_paths(const struct results *r, struct sheet *s, struct sheet_si
     sheet_texts(s, "RCuckoo, f = 2.3", "%", "paper");
     sheet_row(s, "rows at most " ROWS_APART " apart");
     sheet_number(s, part(r, "rcuckoo", "keys_near", "keys"), 1);
-    sheet_text(s, "68");
+    sheet_paper_text(s, 1, "68", "RCuckoo Fig. 4a");
     sheet_row(s, "nothing displaced");
     sheet_number(s, part(r, "rcuckoo", "paths_unmoved", "paths"), 1);
-    sheet_text(s, "> 50");
+    sheet_paper_text(s, 1, "> 50", "RCuckoo Fig. 4c");
     sheet_row(s, "span at most " ROWS_WITHIN " rows");
     sheet_number(s, part(r, "rcuckoo", "paths_short", "paths"), 1);
-    sheet_text(s, "95");
+    sheet_paper_text(s, 1, "95", "RCuckoo Fig. 4c");
     sheet_print(s, out,
                 "Rows of keys, and paths of the inserts that fill " ROWS
                 " rows to 95 % (RCuckoo Fig. 4a and 4c):");
@@ -111,7 +111,7 @@ static void show_hits(const struct results *r, struct sheet *s, struct sheet_sin
     sheet_row(s, "0.5 bytes a key");
     sheet_number(s, part(r, "chime", "hot_hits", "gets"), 1);
     sheet_number(s, results_op(r, "c", "get", "bytes_read", "chime"), 0);
-    sheet_text(s, "81.0");
+    sheet_paper_text(s, 1, "81.0", "CHIME 5.4");
     sheet_print(s, out, "Hotspot buffer, YCSB C (CHIME 5.4):");
 }
 

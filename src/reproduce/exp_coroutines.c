@@ -41,7 +41,7 @@ static void show(const struct results *r, struct sheet_sink *out)
         for (unsigned i = 0; i < axis->count; i++)
             sheet_number(&s, rate(r, ops[o].op, axis->value[i]), 2);
         sheet_number(&s, rate(r, ops[o].op, 16) / rate(r, ops[o].op, 1), 1);
-        sheet_number(&s, ops[o].paper, 1);
+        sheet_paper_number(&s, 1 + axis->count, ops[o].paper, 1, "RACE Fig. 21");
     }
     sheet_print(&s, out, "RACE, one thread, millions of operations a second (RACE Fig. 21):");
 }

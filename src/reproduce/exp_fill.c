@@ -110,7 +110,7 @@ static void show_fills(const struct results *r, struct sheet *s, struct sheet_si
         unsigned at = fill->value[i];
         sheet_row(s, "%u", at);
         sheet_number(s, insert_rate(r, at), 2);
-        sheet_number(s, at == LOW ? 11.5 : at == HIGH ? 4.5 : NAN, 1);
+        sheet_paper_number(s, 1, at == LOW ? 11.5 : at == HIGH ? 4.5 : NAN, 1, "RCuckoo Fig. 7");
         sheet_number(s, insert_us(r, at), 1);
         sheet_number(s, bytes(r, at), 0);
         sheet_number(s, mean(r, "verbs", at), 2);

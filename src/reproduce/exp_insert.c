@@ -4,6 +4,7 @@
 #include "reproduce/testbed.h"
 
 #include <math.h>
+#include <string.h>
 
 static const struct plan_axis clients[2] = {{8, {1, 2, 4, 8, 16, 32, 64, 128}}, {3, {1, 64, 128}}};
 static const struct plan_axis race_clients[2] = {{5, {1, 16, 32, 64, 128}}, {2, {1, 128}}};
@@ -52,6 +53,7 @@ static void show_rates(const struct results *r, struct sheet *s, struct sheet_si
     const char *index = NULL;
     for (unsigned add = 0; add <= 1; add++) {
         sheet_axis(s, "clients:", axis);
+        s->scaling = true;
         for (unsigned i = 0; (index = plan_index(i)) != NULL; i++) {
             sheet_row(s, "%s", plan_title(index));
             for (unsigned c = 0; c < axis->count; c++)
@@ -66,6 +68,12 @@ static void show_rates(const struct results *r, struct sheet *s, struct sheet_si
     }
 }
 
+/* SepHash's text: of one client. */
+static double median_in_paper(const char *index)
+{
+    return strcmp(index, "sephash") == 0 ? 4.3 : strcmp(index, "race") == 0 ? 7.4 : NAN;
+}
+
 static void show_latencies(const struct results *r, struct sheet *s, struct sheet_sink *out)
 {
     const struct plan_axis *axis = &clients[r->plan->quick];
@@ -76,6 +84,8 @@ static void show_latencies(const struct results *r, struct sheet *s, struct shee
             sheet_row(s, "%s", plan_title(index));
             for (unsigned c = 0; c < axis->count; c++)
                 sheet_number(s, latency(r, index, axis->value[c], tail ? "p99_us" : "p50_us"), 1);
+            if (!tail && axis->value[0] == 1)
+                sheet_paper(s, 1, median_in_paper(index), "SepHash 5.2.1");
         }
         sheet_print(
             s, out,
@@ -90,6 +100,7 @@ static void show_race(const struct results *r, struct sheet *s, struct sheet_sin
     static const char *const ops[] = {"insert", "get", "delete", "update"};
     const struct plan_axis *axis = &race_clients[r->plan->quick];
     sheet_axis(s, "RACE, clients:", axis);
+    s->scaling = true;
     for (unsigned i = 0; i < sizeof ops / sizeof *ops; i++) {
         sheet_row(s, "%s", ops[i]);
         for (unsigned c = 0; c < axis->count; c++)

@@ -87,7 +87,7 @@ static void show(const struct results *r, struct sheet_sink *out)
         sheet_number(&s, sherman, 2);
         sheet_number(&s, chime, 2);
         sheet_number(&s, chime / sherman, 2);
-        sheet_number(&s, runs[i].paper, 1);
+        sheet_paper_number(&s, 3, runs[i].paper, 1, "CHIME Fig. 12");
     }
     sheet_print(&s, out,
                 "Millions of operations a second with 320 clients: CHIME that reads whole leaves, "

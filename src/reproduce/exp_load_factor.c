@@ -71,7 +71,7 @@ static void show_race(const struct results *r, struct sheet *s, struct sheet_sin
         sheet_number(s, split_load(r, "race-groups", groups[i]), 1);
         sheet_number(
             s, 100 * results_space(r, "load", "split_load_max", "race-groups-%u", groups[i]), 1);
-        sheet_text(s, "90");
+        sheet_paper_text(s, 1, "90", "RACE Fig. 12");
     }
     sheet_print(s, out,
                 "RACE, 7 places in a bucket: load factor of subtables when an insert fails (Fig. "
@@ -84,7 +84,7 @@ static void show_rcuckoo(const struct results *r, struct sheet *s, struct sheet_
     for (unsigned i = 0; i < COUNT(localities); i++) {
         sheet_row(s, "%.1f", localities[i] / 100.0);
         sheet_number(s, fill(r, localities[i]), 1);
-        sheet_text(s, "%s", localities[i] == 230 ? "> 95" : "");
+        sheet_paper_text(s, 1, localities[i] == 230 ? "> 95" : "", "RCuckoo Fig. 4b");
     }
     sheet_print(s, out, "RCuckoo: fill of " FIXED_ROWS " rows at the first failure (Fig. 4b):");
 }
@@ -97,7 +97,7 @@ static void show_chime(const struct results *r, struct sheet *s, struct sheet_si
         sheet_text(s, "8");
         sheet_number(s, split_load(r, "chime-span", spans[i]), 1);
         sheet_number(s, cache(r, "chime-span", spans[i]), 0);
-        sheet_text(s, "%s", spans[i] == 64 ? "88.1" : "");
+        sheet_paper_text(s, 2, spans[i] == 64 ? "88.1" : "", "CHIME Fig. 19");
     }
     for (unsigned i = 0; i < COUNT(neighbourhoods); i++) {
         unsigned n = neighbourhoods[i];
@@ -105,7 +105,12 @@ static void show_chime(const struct results *r, struct sheet *s, struct sheet_si
         sheet_text(s, "%u", n);
         sheet_number(s, split_load(r, "chime-near", n), 1);
         sheet_number(s, cache(r, "chime-near", n), 0);
-        sheet_text(s, "%s", n == 2 ? "37.7" : n == 16 ? "99.8" : n == 8 ? "88.1" : "");
+        sheet_paper_text(s, 2,
+                         n == 2    ? "37.7"
+                         : n == 16 ? "99.8"
+                         : n == 8  ? "88.1"
+                                   : "",
+                         "CHIME Fig. 19");
     }
     sheet_print(s, out, "CHIME: load factor of leaves that are split (Fig. 19a, 19b):");
 }

@@ -131,10 +131,10 @@ static void add_all_doorbells(const struct results *r, struct measured_errors *e
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-static void point(struct sheet *s, double measured, double model)
+static void point(struct sheet *s, double measured, double model, const char *source)
 {
     double error = 100 * measured_error(measured, model);
-    sheet_number(s, measured, 2);
+    sheet_paper_number(s, s->columns + 1, measured, 2, source);
     sheet_number(s, model, 2);
     if (isnan(error))
         sheet_text(s, "-");
@@ -165,7 +165,7 @@ static void show_grid(const struct results *r, struct sheet_sink *out)
             sheet_row(&s, "%u", measured_grid_threads[t]);
             sheet_text(&s, "%u", measured_grid_outstanding[i]);
             for (unsigned verb = 0; verb < MEASURED_VERBS; verb++)
-                point(&s, measured_grid[verb][t][i], grid_rate(r, verb, t, i));
+                point(&s, measured_grid[verb][t][i], grid_rate(r, verb, t, i), "SMART Fig. 4");
         }
     sheet_print(&s, out,
                 "Verbs of 8 bytes, own doorbells, over threads and verbs outstanding of each: "
@@ -177,11 +177,11 @@ static void show_doorbells(const struct results *r, unsigned verb, struct sheet_
     struct sheet s;
     sheet_init(&s);
     heads(&s, NULL, "own", "shared");
-    s.lines = true;
+    s.lines = s.scaling = true;
     for (unsigned t = 0; t < MEASURED_THREADS; t++) {
         sheet_row(&s, "%u", measured_threads[t]);
         for (unsigned way = 0; way < MEASURED_DOORBELLS; way++)
-            point(&s, measured_doorbells[verb][way][t], verb_rate(r, verb, way, t));
+            point(&s, measured_doorbells[verb][way][t], verb_rate(r, verb, way, t), "SMART Fig. 3");
     }
     sheet_print(&s, out,
                 verb == MEASURED_READ
@@ -233,18 +233,19 @@ static void show_race(const struct results *r, unsigned workload, struct sheet_s
             "Fig. 8). The model was not fitted to these:",
         [MEASURED_A] = "RACE, YCSB A, the same (SMART Fig. 8):",
         [MEASURED_UPDATE] = "RACE, updates only, the same (SMART Fig. 14):"};
+    const char *source = workload == MEASURED_UPDATE ? "SMART Fig. 14" : "SMART Fig. 8";
     struct sheet s;
     sheet_init(&s);
     heads(&s, NULL, "published", "SMART");
-    s.lines = true;
+    s.lines = s.scaling = true;
     for (unsigned t = 0; t < MEASURED_THREADS; t++) {
         if (left_out(r->plan, measured_threads[t]) || isnan(measured_race[workload][0][t]))
             continue;
         sheet_row(&s, "%u", measured_threads[t]);
         point(&s, measured_race[workload][MEASURED_SHARED][t],
-              race_rate(r, workload, MEASURED_SHARED, t));
-        point(&s, measured_race[workload][MEASURED_OWN][t],
-              race_rate(r, workload, MEASURED_OWN, t));
+              race_rate(r, workload, MEASURED_SHARED, t), source);
+        point(&s, measured_race[workload][MEASURED_OWN][t], race_rate(r, workload, MEASURED_OWN, t),
+              source);
     }
     sheet_print(&s, out, titles[workload]);
 }

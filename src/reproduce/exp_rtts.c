@@ -84,8 +84,8 @@ static void show(const struct results *r, struct sheet_sink *out)
             sheet_number(
                 &s, results_op(r, row->op, kind_of(row->op), columns[c].member, "%s", row->index),
                 columns[c].decimals);
-        sheet_number(&s, row->shard_paper, 2);
-        sheet_text(&s, "%s", row->own_paper);
+        sheet_paper_number(&s, s.left, row->shard_paper, 2, "SHARD Table 3");
+        sheet_paper_text(&s, s.left, row->own_paper, "its own paper");
     }
     sheet_print(
         &s, out,

@@ -73,11 +73,11 @@ static void show_indexes(const struct results *r, struct sheet *s, struct sheet_
         const struct paper *p = &papers[i];
         sheet_row(s, "%s", plan_title(p->index));
         sheet_number(s, per_key(r, p->index, "slots"), 2);
-        sheet_number(s, p->shard_entries, 2);
-        sheet_number(s, p->sephash_entries, 2);
+        sheet_paper_number(s, 1, p->shard_entries, 2, "SHARD Table 4");
+        sheet_paper_number(s, 1, p->sephash_entries, 2, "SepHash Table 2");
         sheet_number(s, per_key(r, p->index, "index_bytes"), 1);
         sheet_number(s, isnan(p->shard_utilization) ? NAN : utilization(r, p->index), 1);
-        sheet_number(s, p->shard_utilization, 1);
+        sheet_paper_number(s, 5, p->shard_utilization, 1, "SHARD Table 4");
         sheet_number(s, space(r, p->index, 1, "client_cache_bytes"), 0);
         if (isnan(p->shard_cache_mb))
             sheet_text(s, "-");
@@ -110,7 +110,7 @@ static void show_fptables(const struct results *r, struct sheet *s, struct sheet
         sheet_number(s, 100 * some / all, 1);
         sheet_text(s, "%.0f MB", plain[i]);
         sheet_text(s, "%.2f MB", points[i]);
-        sheet_number(s, 100 * points[i] / plain[i], 1);
+        sheet_paper_number(s, 3, 100 * points[i] / plain[i], 1, "SepHash Table 3");
     }
     sheet_print(s, out, "SepHash's FPTables (its Table 3):");
 }
@@ -129,6 +129,7 @@ static void show_chime(const struct results *r, struct sheet *s, struct sheet_si
         sheet_number(s, space(r, "chime-8", part, "keys"), 0);
         sheet_number(s, space(r, "chime-8", part, "client_cache_bytes"), 0);
         sheet_number(s, chime_cache(r, part), 2);
+        sheet_paper(s, 2, part == 1 ? 0.46 : NAN, "CHIME Fig. 14, with 6 * 10^7 keys");
     }
     sheet_texts(s, "paper: 60000000", "27.6 MB", "0.46");
     sheet_print(s, out, "CHIME's cache of internal nodes, without the hotspot buffer (Fig. 14):");

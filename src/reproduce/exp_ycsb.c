@@ -168,6 +168,7 @@ static void show_clients(const struct results *r, struct sheet *s, struct sheet_
     const struct plan_axis *axis = &sephash_clients[r->plan->quick];
     const char *index = NULL;
     s->left = 2;
+    s->across = s->scaling = true;
     sheet_texts(s, "YCSB", "index");
     for (unsigned c = 0; c < axis->count; c++)
         sheet_text(s, "%u clients", axis->value[c]);
@@ -187,6 +188,7 @@ static void show_clients(const struct results *r, struct sheet *s, struct sheet_
 static void show_rcuckoo(const struct results *r, struct sheet *s, struct sheet_sink *out)
 {
     const struct plan_axis *axis = &rcuckoo_clients[r->plan->quick];
+    s->across = s->scaling = true;
     sheet_row(s, "YCSB");
     for (unsigned c = 0; c < axis->count; c++)
         sheet_text(s, "%u clients", axis->value[c]);
@@ -205,6 +207,7 @@ static void show_rcuckoo(const struct results *r, struct sheet *s, struct sheet_
 static void show_chime(const struct results *r, struct sheet *s, struct sheet_sink *out)
 {
     const struct plan_axis *axis = &chime_clients[r->plan->quick];
+    s->across = s->scaling = true;
     sheet_row(s, "YCSB");
     for (unsigned c = 0; c < axis->count; c++)
         sheet_text(s, "%u clients", axis->value[c]);
@@ -225,6 +228,7 @@ static void show_chime(const struct results *r, struct sheet *s, struct sheet_si
 static void show_threads(const struct results *r, struct sheet *s, struct sheet_sink *out)
 {
     const struct plan_axis *axis = &shard_threads[r->plan->quick];
+    s->across = s->scaling = true;
     sheet_axis(s, "threads of a machine", axis);
     sheet_row(s, "SHARD, get");
     for (unsigned i = 0; i < axis->count; i++)

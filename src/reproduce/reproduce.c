@@ -241,11 +241,33 @@ static json_t *json_differs(const struct experiment *e)
     return NULL;
 }
 
+/* The runs that stood still, which have no throughput. */
+static json_t *json_stalls(const struct reproduction *r)
+{
+    json_t *stalls = json_array();
+    int bad = stalls ? 0 : -1;
+    for (unsigned i = 0; i < r->plan.count; i++)
+        for (size_t k = 0; k < json_array_size(r->results.runs[i]); k++) {
+            const json_t *run = json_array_get(r->results.runs[i], k);
+            if (results_stalled(&r->plan.cell[i], run))
+                bad |= json_array_append_new(
+                    stalls,
+                    json_pack("{s:s, s:O?, s:O?, s:O?, s:O?}", "cell", r->plan.cell[i].name,
+                              "workload", json_object_get(run, "workload"), "seed",
+                              json_object_get(run, "seed"), "seconds",
+                              json_object_get(run, "seconds"), "ops", json_object_get(run, "ops")));
+        }
+    if (bad == 0)
+        return stalls;
+    json_decref(stalls);
+    return NULL;
+}
+
 json_t *reproduce_json(const struct reproduction *r, const struct reproduce_options *o)
 {
     const struct experiment *e = r->experiment;
-    return json_pack("{s:s, s:s, s:s, s:s, s:o, s:b, s:o, s:o, s:o}", "name", e->name, "summary",
-                     e->summary, "after", e->sources, "here", e->setup, "differs", json_differs(e),
-                     "quick", r->plan.quick, "claims", json_claims(r), "tables", json_tables(r),
-                     "cells", json_cells(r, o));
+    return json_pack("{s:s, s:s, s:s, s:s, s:o, s:b, s:o, s:o, s:o, s:o}", "name", e->name,
+                     "summary", e->summary, "after", e->sources, "here", e->setup, "differs",
+                     json_differs(e), "quick", r->plan.quick, "claims", json_claims(r), "tables",
+                     json_tables(r), "stalls", json_stalls(r), "cells", json_cells(r, o));
 }

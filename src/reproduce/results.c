@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -35,6 +36,23 @@ bool results_stalled(const struct plan_cell *cell, const json_t *run)
         number(cost, "count") * number(cost, "p99_us") / 1e6;
     double lanes = (double)plan_clients(&cell->network) * cell->network.depth;
     return needed > 0 && number(run, "seconds") * lanes > RESULTS_STALL * needed;
+}
+
+/* IEEE 754 arithmetic keeps the payload of a NAN, so a rate that is missing because the run stood
+ * still differs from one that was not measured. */
+#define STOOD_STILL "0x57111"
+
+/* The bits of a number, without its sign. */
+static uint64_t unsigned_bits(double number)
+{
+    uint64_t bits = 0;
+    memcpy(&bits, &number, sizeof bits);
+    return bits << 1;
+}
+
+bool results_stood_still(double number)
+{
+    return unsigned_bits(number) == unsigned_bits(nan(STOOD_STILL));
 }
 
 /* The runs of a cell's workload. */
@@ -70,7 +88,7 @@ static double pick(const struct runs *of, number_fn *get, const char *op, const 
         if (run)
             numbers[count++] = get(of, run, op, member);
         if (run && isnan(numbers[count - 1]))
-            return NAN;
+            return numbers[count - 1];
     }
     if (count == 0)
         return NAN;
@@ -82,7 +100,7 @@ static double rate_of(const struct runs *of, const json_t *run, const char *op, 
 {
     (void)op;
     (void)member;
-    return run && results_stalled(of->cell, run) ? NAN : number(run, "ops_per_s");
+    return run && results_stalled(of->cell, run) ? nan(STOOD_STILL) : number(run, "ops_per_s");
 }
 
 static double cost_of(const struct runs *of, const json_t *run, const char *op, const char *member)

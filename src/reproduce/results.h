@@ -30,6 +30,10 @@ struct results {
 #define RESULTS_STALL 5.0
 bool results_stalled(const struct plan_cell *cell, const json_t *run);
 
+/* Is a number missing because a run stood still? Such a NAN stays one of its kind in what is
+ * computed from it. */
+bool results_stood_still(double number);
+
 /* Operations per second of a workload; NAN if it stood still. */
 double results_rate(const struct results *r, const char *workload, const char *cell, ...)
     __attribute__((format(printf, 3, 4)));

@@ -3,16 +3,19 @@
 #include "base/err.h"
 #include "out/json.h"
 #include "out/text.h"
+#include "reproduce/results.h"
 
 #include <math.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
 void sheet_init(struct sheet *s)
 {
     s->rows = s->columns = 0;
     s->left = 1;
-    s->lines = false;
+    s->lines = s->across = s->scaling = false;
+    s->papers = 0;
     memset(s->text, 0, sizeof s->text);
     for (unsigned r = 0; r < SHEET_ROWS_MAX; r++)
         for (unsigned c = 0; c < SHEET_COLUMNS_MAX; c++)
@@ -71,6 +74,35 @@ void sheet_number(struct sheet *s, double number, int decimals)
     else
         sheet_text(s, "%.*f", decimals, number);
     s->number[s->rows - 1][s->columns - 1] = number;
+}
+
+static void note_paper(struct sheet *s, unsigned column, int at, double number, const char *source)
+{
+    ASSERT(s->rows > 0 && column < SHEET_COLUMNS_MAX);
+    if (isnan(number))
+        return;
+    ASSERT(s->papers < SHEET_PAPERS_MAX);
+    s->paper[s->papers++] = (struct sheet_paper){s->rows - 1, column, at, number, source};
+}
+
+void sheet_paper(struct sheet *s, unsigned column, double number, const char *source)
+{
+    note_paper(s, column, -1, number, source);
+}
+
+void sheet_paper_number(struct sheet *s, unsigned column, double number, int decimals,
+                        const char *source)
+{
+    note_paper(s, column, (int)s->columns, number, source);
+    sheet_number(s, number, decimals);
+}
+
+void sheet_paper_text(struct sheet *s, unsigned column, const char *text, const char *source)
+{
+    char *end = NULL;
+    double number = strtod(text, &end);
+    note_paper(s, column, (int)s->columns, *text && !*end ? number : NAN, source);
+    sheet_text(s, "%s", text);
 }
 
 static void print_text(const struct sheet *s, FILE *out, const char *title)
@@ -156,14 +188,48 @@ static json_t *json_spread(const struct sheet *s, const struct sheet_sink *out)
     return NULL;
 }
 
+/* The papers' numbers, with the places of ours. */
+static json_t *json_papers(const struct sheet *s)
+{
+    json_t *papers = json_array();
+    int bad = papers ? 0 : -1;
+    for (unsigned i = 0; i < s->papers; i++) {
+        const struct sheet_paper *p = &s->paper[i];
+        bad |= json_array_append_new(
+            papers, OUT_OBJECT({"row", out_count(p->row)}, {"column", out_count(p->column)},
+                               {"at", p->at < 0 ? json_null() : json_integer(p->at)},
+                               {"number", json_real(p->number)}, {"source", out_text(p->source)}));
+    }
+    if (bad == 0)
+        return papers;
+    json_decref(papers);
+    return NULL;
+}
+
+/* [row, column] of each number that is missing because clients stood still. */
+static json_t *json_stood_still(const struct sheet *s)
+{
+    json_t *places = json_array();
+    int bad = places ? 0 : -1;
+    for (unsigned r = 0; r < s->rows; r++)
+        for (unsigned c = 0; c < SHEET_COLUMNS_MAX && *s->text[0][c]; c++)
+            if (results_stood_still(s->number[r][c]))
+                bad |= json_array_append_new(places, json_pack("[i, i]", (int)r, (int)c));
+    if (bad == 0)
+        return places;
+    json_decref(places);
+    return NULL;
+}
+
 static json_t *json_sheet(const struct sheet *s, const struct sheet_sink *out, const char *title)
 {
     const char *head = s->text[0][0];
     bool axis = *head && head[strlen(head) - 1] == ':';
-    const char *lines = axis ? "rows" : s->lines ? "columns" : NULL;
+    const char *lines = axis || s->across ? "rows" : s->lines ? "columns" : NULL;
     return OUT_OBJECT({"title", out_text(title)}, {"left", out_count(s->left)},
-                      {"lines", out_text(lines)}, {"rows", json_rows(s)},
-                      {"spread", json_spread(s, out)});
+                      {"lines", out_text(lines)}, {"scaling", json_boolean(s->scaling)},
+                      {"rows", json_rows(s)}, {"spread", json_spread(s, out)},
+                      {"paper", json_papers(s)}, {"stood_still", json_stood_still(s)});
 }
 
 /* Numbers whose seeds differ by more than this part are named, with their range. */

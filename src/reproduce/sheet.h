@@ -15,12 +15,27 @@
 
 #define SHEET_COLUMNS_MAX 14u
 #define SHEET_ROWS_MAX    64u
+#define SHEET_PAPERS_MAX  128u
 #define SHEET_TEXT_BYTES  32
+
+/* A number of a paper, of the same kind as the field beside which it belongs. */
+struct sheet_paper {
+    unsigned row, column; /* of the field with our number */
+    int at;               /* the column of the row that has only the paper's number; -1: none has */
+    double number;
+    const char *source; /* SHARD Table 3 */
+};
 
 struct sheet {
     unsigned rows, columns; /* columns of the row that is being filled */
     unsigned left;          /* columns that are aligned left; at least the first */
     bool lines;             /* the rows are points of an axis, and each column is a line over it */
+    bool across; /* the columns behind those on the left are points of an axis, as if the first head
+                   * ended with a colon */
+    bool scaling; /* the axis has numbers of clients and the lines are throughputs, so that a line
+                   * that falls is a collapse */
+    unsigned papers;
+    struct sheet_paper paper[SHEET_PAPERS_MAX];
     char text[SHEET_ROWS_MAX][SHEET_COLUMNS_MAX][SHEET_TEXT_BYTES];
     double number[SHEET_ROWS_MAX][SHEET_COLUMNS_MAX]; /* NAN: the field has only a text */
 };
@@ -50,6 +65,15 @@ void sheet_axis(struct sheet *s, const char *text, const struct plan_axis *axis)
 void sheet_text(struct sheet *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The same with a number; "-" if it is not one. */
 void sheet_number(struct sheet *s, double number, int decimals);
+/* The paper has this number for the field in that column of the row, in the same unit. Programs get
+ * it; people do not see it here. NAN: it has none. */
+void sheet_paper(struct sheet *s, unsigned column, double number, const char *source);
+/* The same, and fills the next field with it. */
+void sheet_paper_number(struct sheet *s, unsigned column, double number, int decimals,
+                        const char *source);
+/* The same with what the paper says. If that is more than a number, such as "> 95", programs do not
+ * get it. */
+void sheet_paper_text(struct sheet *s, unsigned column, const char *text, const char *source);
 /* Puts out the table behind a title, and begins an empty one. */
 void sheet_print(struct sheet *s, struct sheet_sink *out, const char *title);
 

@@ -50,6 +50,9 @@ awk 'length > 100 { exit 1 }' out || failed "has lines of more than 100 columns"
     failed "keeps other files: $(ls reproduction/locks)"
 grep -q '"verdict": "does not hold"' json || failed "has no verdicts in the JSON"
 grep -q '"complete": true' json || failed "says in the JSON that it is not complete"
+# How busy the modelled network was is kept, for programs and in the files.
+[ "$(grep -c '"node_verbs": 0' json)" -gt 0 ] || failed "does not say in the JSON how busy the network was"
+[ "$(grep -lr '"node_verbs": 0' reproduction/locks | wc -l)" -gt 0 ] || failed "does not keep how busy the network was"
 verdicts() { grep -oE -e '^  [A-Z]+-C[0-9]+|-> [a-z ]*:' out; }
 verdicts >first
 

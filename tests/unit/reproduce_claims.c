@@ -213,6 +213,133 @@ static void every_reason_is_tested(void **state)
 
 /* ---- what programs get ----------------------------------------------------------------------- */
 
+static json_t *json_of(const struct reproduction *r)
+{
+    const struct reproduce_options options = {.dir = "."};
+    json_t *json = reproduce_json(r, &options);
+    assert_non_null(json);
+    return json;
+}
+
+/* Is there a number of the paper for that field? */
+static bool in_paper(const json_t *table, int row, int column, double number)
+{
+    const json_t *papers = json_object_get(table, "paper");
+    for (size_t i = 0; i < json_array_size(papers); i++) {
+        const json_t *p = json_array_get(papers, i);
+        if (json_integer_value(json_object_get(p, "row")) == row &&
+            json_integer_value(json_object_get(p, "column")) == column &&
+            json_real_value(json_object_get(p, "number")) == number)
+            return true;
+    }
+    return false;
+}
+
+static void the_papers_numbers_are_beside_ours(void **state)
+{
+    (void)state;
+    struct reproduction *r = reproduce_new(&experiment_rtts, true);
+    assert_non_null(r);
+    json_t *json = json_of(r);
+    const json_t *table = json_array_get(json_object_get(json, "tables"), 0);
+    assert_true(in_paper(table, 1, 2, 2.03)); /* RACE's get, by SHARD Table 3 */
+    assert_true(in_paper(table, 1, 2, 2));    /* and by its own paper */
+    assert_true(in_paper(table, 6, 2, 12.79));
+    assert_true(in_paper(table, 4, 2, 1)); /* RCuckoo's own */
+    for (int number = 0; number < 20; number++) {
+        assert_false(in_paper(table, 5, 2, number)); /* "1 or 2" is no number */
+        assert_false(in_paper(table, 9, 2, number)); /* nor is "2 in the median" */
+    }
+    json_decref(json);
+    reproduce_free(r);
+}
+
+/* Is the field the number, or a text that says it? */
+static bool says(const json_t *field, double number)
+{
+    char *end = NULL;
+    const char *text = json_string_value(field);
+    if (json_is_number(field))
+        return json_number_value(field) == number;
+    return text && strtod(text, &end) == number && !*end;
+}
+
+static void check_papers(const json_t *table)
+{
+    const json_t *rows = json_object_get(table, "rows"), *papers = json_object_get(table, "paper");
+    for (size_t i = 0; i < json_array_size(papers); i++) {
+        const json_t *p = json_array_get(papers, i), *at = json_object_get(p, "at");
+        size_t row = (size_t)json_integer_value(json_object_get(p, "row"));
+        const json_t *fields = json_array_get(rows, row);
+        json_int_t column = json_integer_value(json_object_get(p, "column"));
+        assert_true(row > 0);
+        assert_in_range(column, json_integer_value(json_object_get(table, "left")),
+                        json_array_size(fields) - 1);
+        assert_true(json_is_null(json_array_get(fields, (size_t)column))); /* none was measured */
+        assert_true(strlen(json_string_value(json_object_get(p, "source"))) > 0);
+        assert_true(json_is_null(at) || says(json_array_get(fields, (size_t)json_integer_value(at)),
+                                             json_real_value(json_object_get(p, "number"))));
+    }
+}
+
+/* Each number of a paper belongs to a number of ours, and is what its field says. */
+static void all_numbers_of_papers_have_a_place(void **state)
+{
+    (void)state;
+    const struct experiment *e = NULL;
+    size_t count = 0;
+    for (unsigned i = 0; (e = experiment_at(i)) != NULL; i++) {
+        struct reproduction *r = reproduce_new(e, false);
+        assert_non_null(r);
+        json_t *json = json_of(r), *tables = json_object_get(json, "tables");
+        for (size_t t = 0; t < json_array_size(tables); t++) {
+            const json_t *table = json_array_get(tables, t);
+            count += json_array_size(json_object_get(table, "paper"));
+            check_papers(table);
+            assert_int_equal(json_array_size(json_object_get(table, "stood_still")), 0);
+        }
+        assert_int_equal(json_array_size(json_object_get(json, "stalls")), 0);
+        json_decref(json);
+        reproduce_free(r);
+    }
+    assert_true(count > 100);
+}
+
+/* A rate that is missing because clients stood still is not one that was not measured. */
+static void tables_say_where_clients_stood_still(void **state)
+{
+    (void)state;
+    struct reproduction *r = reproduce_new(&experiment_rtts, true);
+    assert_non_null(r);
+    r->results.runs[plan_find(&r->plan, "race") - r->plan.cell] = json_pack("[o]", new_run(7.5));
+    double stood = results_rate(&r->results, "get", "race"),
+           missing = results_rate(&r->results, "get", "shard");
+    assert_true(isnan(stood) && results_stood_still(stood) && results_stood_still(stood / 1e6));
+    assert_true(results_stood_still(3 / stood) && results_stood_still(-100 * stood));
+    assert_false(results_stood_still(missing) || results_stood_still(NAN));
+    assert_false(results_stood_still(0) || results_stood_still(1));
+
+    struct sheet s;
+    struct sheet_sink out = {.json = json_array()};
+    sheet_init(&s);
+    s.across = s.scaling = true;
+    sheet_texts(&s, "YCSB", "16 clients", "128 clients");
+    sheet_row(&s, "RACE");
+    sheet_number(&s, missing / 1e6, 2);
+    sheet_number(&s, stood / 1e6, 2);
+    sheet_print(&s, &out, "Rates:");
+    json_t *expected =
+        json_pack("[{s:s, s:i, s:s, s:b, s:[[s, s, s], [s, n, n]], s:[[n, n, n], [n, "
+                  "n, n]], s:[], s:[[i, i]]}]",
+                  "title", "Rates:", "left", 1, "lines", "rows", "scaling", 1, "rows", "YCSB",
+                  "16 clients", "128 clients", "RACE", "spread", "paper", "stood_still", 1, 2);
+    assert_non_null(expected);
+    assert_true(json_equal(out.json, expected));
+    json_decref(out.json);
+    json_decref(expected);
+    reproduce_free(r);
+}
+
 /* What a row leaves out is an empty text, whatever a table before had there. */
 static void fields_that_are_left_out_have_no_number(void **state)
 {
@@ -234,6 +361,23 @@ static void fields_that_are_left_out_have_no_number(void **state)
     assert_true(json_is_string(field));
     assert_string_equal(json_string_value(field), "");
     json_decref(out.json);
+}
+
+static void programs_get_the_runs_that_stood_still(void **state)
+{
+    (void)state;
+    struct reproduction *r = reproduce_new(&experiment_rtts, true);
+    assert_non_null(r);
+    r->results.runs[plan_find(&r->plan, "race") - r->plan.cell] =
+        json_pack("[o, o]", new_run(0.01), new_run(7.5));
+    json_t *json = json_of(r), *stalls = json_object_get(json, "stalls");
+    assert_int_equal(json_array_size(stalls), 1);
+    const json_t *stall = json_array_get(stalls, 0);
+    assert_string_equal(json_string_value(json_object_get(stall, "cell")), "race");
+    assert_string_equal(json_string_value(json_object_get(stall, "workload")), "get");
+    assert_true(json_real_value(json_object_get(stall, "seconds")) == 7.5);
+    json_decref(json);
+    reproduce_free(r);
 }
 
 /* ---- all experiments ------------------------------------------------------------------------- */
@@ -325,7 +469,11 @@ int main(void)
         cmocka_unit_test(nothing_measured_is_printed_as_such),
         cmocka_unit_test(no_claim_is_made_twice),
         cmocka_unit_test(every_reason_is_tested),
+        cmocka_unit_test(the_papers_numbers_are_beside_ours),
+        cmocka_unit_test(all_numbers_of_papers_have_a_place),
+        cmocka_unit_test(tables_say_where_clients_stood_still),
         cmocka_unit_test(fields_that_are_left_out_have_no_number),
+        cmocka_unit_test(programs_get_the_runs_that_stood_still),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
