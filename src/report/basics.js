@@ -25,6 +25,9 @@ function grouped(value) {
   return size >= 999.5 && size < 1e15 ? Math.round(value).toLocaleString('en-US') : short(value);
 }
 
+/* At least 0. What is not a number is left out. */
+const largest = numbers => numbers.reduce((most, value) => value > most ? value : most, 0);
+
 const plural = (count, what) => `${count} ${what}${count === 1 ? '' : 's'}`;
 
 /* ---- scales of axes: {log, low, high, ticks} ------------------------------------------------- */
@@ -95,6 +98,8 @@ const panel = (caption, plain, chart) =>
   html('figure', {}, html('figcaption', {}, caption, ' ', html('span', {}, plain)), chart);
 const legend = entries => html('ul', {class: 'legend'},
   entries.map(({name, style}) => html('li', {class: style}, html('i', {}), name)));
+const notes = texts =>
+  texts.length ? html('ul', {class: 'notes'}, texts.map(text => html('li', {}, text))) : '';
 const facts = pairs => html('dl', {},
   pairs.map(([name, text]) => html('div', {}, html('dt', {}, name), html('dd', {}, text))));
 
@@ -135,10 +140,20 @@ function numberOf(owner, member) {
    it, so that programs can compare it with the JSON. */
 const named = (...content) => html('th', {scope: 'row', class: 'text'}, ...content);
 const field = text => html('td', {}, text);
+const textField = text => html('td', {class: 'text'}, text);
+const numbered = (owner, member, value) =>
+  ({'data-json': `${owner.path}/${member}`, 'data-value': value});
 function number(owner, member) {
   const value = numberOf(owner, member);
   if (Number.isNaN(value)) return field('');
-  return html('td', {'data-json': `${owner.path}/${member}`, 'data-value': value}, grouped(value));
+  return html('td', numbered(owner, member, value), grouped(value));
+}
+/* The same as the name of a row. */
+function namedNumber(owner, member) {
+  const value = numberOf(owner, member);
+  if (Number.isNaN(value)) return named('');
+  return html('th', {scope: 'row', class: 'text', ...numbered(owner, member, value)},
+              grouped(value));
 }
 
 function table(what, open, heads, rows) {

@@ -82,8 +82,6 @@ class Runs {
 
 const rateOf = run => numberOf(run, 'ops_per_s');
 const costOf = (run, op, member) => numberOf(run, `per_op/${op}/${member}`);
-/* At least 0. What is not a number is left out. */
-const largest = numbers => numbers.reduce((most, value) => value > most ? value : most, 0);
 const plus = (a, b) => b > 0 ? `${short(a)} + ${short(b)}` : short(a);
 
 /* ---- results of farside bench ---------------------------------------------------------------- */
@@ -107,21 +105,49 @@ function throughput(runs) {
 
 function throughputOverClients(runs) {
   if (runs.clients.length < 2) return '';
+  const rateLines = label => runs.byIndex(label, (_, index) => {
+    const points = runs.clients.map(clients => [clients, rateOf(runs.run(label, index, clients))]);
+    return {points, collapse: collapseOf(points)};
+  });
   const draw = label => {
-    const series = runs.byIndex(label, (_, index) => ({points: runs.clients.map(clients =>
-      [clients, rateOf(runs.run(label, index, clients))])}));
+    const series = rateLines(label);
     const high = largest(series.flatMap(s => s.points.map(([, rate]) => rate)));
     return lines('operations per second over clients', series, through(runs.clients, true),
                  linear(high), ' clients', ' operations per second');
   };
+  const collapses = runs.labels.flatMap(label => collapseTexts(rateLines(label), label, 'clients'));
   const rows = runs.labels.flatMap(label => runs.indexes.map(index => [
     named(label), named(titleOf(index)),
     ...runs.clients.map(clients => number(runs.run(label, index, clients), 'ops_per_s'))]));
   return section('Throughput over clients',
     'Operations per second over the number of clients. All other charts are of the runs with the ' +
-    'most clients.', runs.workloadPanels(draw),
+    'most clients.', collapses.length ? legend([RING]) : '', runs.workloadPanels(draw),
+    notes(collapses),
     table('Operations per second by clients', false,
       ['workload', 'index', ...runs.clients.map(tick)], rows));
+}
+
+/* How near the runs are to what the modelled network allows. */
+function benchLimits(runs) {
+  if (!runs.all.some(busiest)) return '';
+  const draw = label => bars('share of the time for which the busiest part was busy, by index',
+    runs.byIndex(label, run => {
+      const most = run && busiest(run);
+      return {value: most?.share ?? NaN, label: most ? percent(most.share) : '',
+              tip: most && `${most.name}, ${most.what}, ${percent(most.share)} of the time`};
+    }), 1);
+  const measured = runs.labels.flatMap(label => runs.indexes.flatMap(index => runs.clients
+    .map(clients => ({label, run: runs.run(label, index, clients)}))))
+    .filter(({run}) => run && busiest(run));
+  const names = ({label, run}) =>
+    [named(label), named(titleOf(run.index)), named(tick(run.clients))];
+  const heads = ['workload', 'index', 'clients'];
+  return section('How near the limits of the network', LIMIT_NOTE,
+    runs.workloadPanels(draw),
+    table('The busiest part, and what it allows', true, [...heads, ...LIMIT_HEADS],
+          measured.map(one => [...names(one), ...limitCells(one.run)])),
+    table('The share of the time for which each part was busy', false, [...heads, ...PART_HEADS],
+          measured.map(one => [...names(one), ...partCells(one.run)])));
 }
 
 function latency(runs) {
@@ -289,7 +315,8 @@ function bench(where) {
   if (!runs.all.length) return [about, warning(paragraph('', 'Nothing was measured.'))];
   // Runs of other stores have no costs of operations.
   const costs = runs.all.some(run => Object.keys(run.json.per_op ?? {}).length > 0);
-  const parts = [throughput, throughputOverClients, ...(costs ? [latency, distribution] : []), timelines,
+  const parts = [throughput, throughputOverClients, benchLimits,
+                 ...(costs ? [latency, distribution] : []), timelines,
                  ...(costs ? [roundTrips, bytes] : []), memory];
   return [about, benchFacts(result, runs), troubles(runs), legend(runs.byIndex('', () => ({}))),
           ...parts.map(part => part(runs))];

@@ -9,6 +9,7 @@
  *
  *   basics.js     numbers, scales, elements, tables
  *   charts.js     charts of plain numbers
+ *   load.js       what limits a run on a modelled network
  *   bench.js      the results of bench
  *   reproduce.js  those of reproduce
  *   page.js       shows all of them, and numbers under the pointer

@@ -57,7 +57,7 @@ for (const svg of document.querySelectorAll('svg')) {
       if (!apart(texts[i].box, texts[k].box))
         wrong.push(`'${texts[k].text}' and '${texts[i].text}' overlap in a chart, ${what}`);
   // Bars are as long as the numbers at their ends.
-  const bars = [...svg.querySelectorAll('g > rect.fill')].filter(
+  const bars = [...svg.querySelectorAll('g > rect.fill, g.paper > rect.outline')].filter(
       bar => svg.querySelector('path.axis') && bar.width.baseVal.value > 2);
   const units = bars.map(bar => {
     const label = bar.parentNode.nextSibling.textContent.split(' + ').map(read);
@@ -218,11 +218,15 @@ def check_tips(tips, result):
         name = re.escape(TITLES.get(index, index))
         if len(all_clients) > 1:
             tips.expect(captions[label], "operations per second over clients",
-                        rf"{name}, (.+) clients: (.+) operations per second", (clients, run["ops_per_s"]))
+                        rf"{name}, (.+) clients: (.+) operations per second(?: \(.+ of the best\))?",
+                        (clients, run["ops_per_s"]))
         if clients != max(all_clients):
             continue
         tips.expect(captions[label], "operations per second by index",
                     rf"{name}: (.+) operations per second", (run["ops_per_s"],))
+        if run.get("load"):
+            tips.expect(captions[label], "share of the time for which the busiest part was busy, by index",
+                        rf"{name}: .+, .+, (.+) % of the time", (100 * max(run["load"].values()),))
         windows = run.get("timeline", []) if label in timed else []
         for window in windows if len(windows) <= POINTS else []:
             tips.expect(captions[label], "operations per second over time",
@@ -245,6 +249,7 @@ def expected_of_bench(result, path):
         paths.append(f"{median}/ops_per_s")
         if clients != most:
             continue
+        paths += [f"{median}/load/{part}" for part in run.get("load") or ()]
         paths += [f"{one[1]}/ops_per_s" for one in (group[0], group[-1]) if len(group) > 1]
         paths += [f"{median}/per_op/{op}/{cost}" for op, costs in run["per_op"].items()
                   for cost in COSTS if costs["count"] > 0 and cost in costs]
@@ -257,12 +262,16 @@ def expected_of_bench(result, path):
 
 
 def expected_of_reproduce(result, path):
-    """The same of experiments: all numbers of their tables."""
-    return [f"{path}/experiments/{e}/tables/{t}/rows/{r}/{c}"
-            for e, experiment in enumerate(result["experiments"])
-            for t, table in enumerate(experiment.get("tables", []))
+    """The same of experiments: all numbers of their tables, and the papers' that are beside one of ours."""
+    tables = [(f"{path}/experiments/{e}/tables/{t}", table)
+              for e, experiment in enumerate(result["experiments"])
+              for t, table in enumerate(experiment.get("tables", []))]
+    return [f"{where}/rows/{r}/{c}" for where, table in tables
             for r, row in enumerate(table["rows"])
-            for c, value in enumerate(row) if isinstance(value, (int, float))]
+            for c, value in enumerate(row) if isinstance(value, (int, float))] + [
+           f"{where}/paper/{n}/number" for where, table in tables
+           for n, paper in enumerate(table.get("paper", []))
+           if isinstance(table["rows"][paper["row"]][paper["column"]], (int, float))]
 
 
 def check_all_there(cells, results):
