@@ -321,7 +321,7 @@ static void a_key_can_be_put_again(void **state)
     struct rig g;
     uint32_t value = 0;
     (void)state;
-    open_damaged(&g, "slots=4&ratio=64&depth=0", true);
+    open_damaged(&g, "slots=4&ratio=64&depth=0&hot=0", true);
     merge(&g, KEY);
     assert_int_equal(put_u32(&g, KEY, 3), FAR_OK);
     for (unsigned i = 0; i < 2; i++) {
