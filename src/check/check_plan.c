@@ -141,6 +141,8 @@ void check_plan(struct check *c)
     p->open_in_client = tape_chance(t, 1, 4, TAPE_SETUP);
     if (p->open_in_client) /* derived, so that other runs stay as they were */
         p->knobs.resize_steps = 1 + (unsigned)p->hash_seed % 3;
+    if (p->hash_seed % 4 == 1) /* the same: then SHARD makes each segment ahead */
+        p->knobs.clear_part = 64 << p->hash_seed / 4 % 3;
     p->focus = tape_chance(t, 1, 2, TAPE_SETUP);
     choose_pool(c);
     unsigned w = tape_choose(t, p->cold ? growing : all, TAPE_SETUP);

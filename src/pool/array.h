@@ -51,6 +51,11 @@ int pool_array_alloc(struct op *op, const struct array_shape *shape, struct pool
 /* Fills it with zeros, by bounded batches; the client's heartbeat goes on. After an error of the
  * fabric some of the WRITEs may still land: pool_array_drop(). FAR_STOPPED. */
 int pool_array_clear(struct op *op, const struct pool_array *array);
+/* The next part of that, of at most `most` bytes, in one batch. *done is 0 at first, and counts
+ * what was cleared. */
+int pool_array_clear_part(struct op *op, const struct pool_array *array, uint64_t *done,
+                          uint64_t most);
+bool pool_array_is_clear(const struct pool_array *array, uint64_t done);
 
 /* Reads the descriptor. FAR_CORRUPT: `ref` leads to no array. FAR_NO_MEMORY. */
 int pool_array_open(struct op *op, uint64_t ref, struct pool_array *array);

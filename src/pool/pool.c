@@ -19,6 +19,7 @@ const struct knobs pool_knobs_default = {
     .iterate_parts = UINT32_MAX,
     .stem_slack = 4,
     .resize_steps = 1,
+    .clear_part = 256u << 10,
     .group_words = 4096,
     .group_spares = 3,
     .turn_queues = 1024,

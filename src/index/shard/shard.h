@@ -80,6 +80,14 @@
  *       at version R, and that no barrier is pending. A mover needs an instant in which no entry
  *       that it seals or renews is changed. It gets that, because all that look at a unit of an
  *       older version help to move it.
+ *   SHARD-S11  A draft is a segment that one client clears ahead of its resize, a part with each
+ *       change. The root leads to it by one word, and that word decides what becomes of it: to
+ *       "ready", by its maker, when all is clear, or to 0, by anyone who needs its memory. Before
+ *       each part, in the same operation, its maker reads the word, and a stamp that no other
+ *       draft has. So its WRITEs end before the memory of a draft that was taken away is used again
+ *       (EPOCH-E3). If one of them fails, it takes the draft away itself. A draft that is ready
+ *       is the table's segment, if that has none: anyone notes that, and then takes the word away.
+ *       A sweep reads the word before those of the segments.
  *
  * Progress: lock-free, with one exception: an insert into a unit that is full to the end of a chain
  * waits until the barrier is over, for a few leases at most. Every loop is bounded and ends with
@@ -114,6 +122,19 @@ struct shard_segment {
     uint64_t *known; /* a bit for each unit: it is known to be published; or NULL */
 };
 
+/* The draft that this session makes (SHARD-S11). */
+struct shard_draft {
+    bool due;                   /* it is time to begin one */
+    unsigned over;              /* the version for which this session begins none any more */
+    uint64_t changes;           /* of this session */
+    unsigned version;           /* for which it is made */
+    uint64_t word;              /* the root's, which leads to it; 0: this session makes none */
+    uint64_t stamp;             /* in its head */
+    struct pool_array array[2]; /* units, tops */
+    uint64_t cleared[2];        /* bytes of them */
+    double pace, credit;        /* bytes to clear: of each change, and of those so far */
+};
+
 /* A session's view: the geometry, the segments, and what is known of the table's size. */
 struct shard_view {
     struct index_view base;
@@ -145,8 +166,9 @@ struct shard_view {
     } note;                    /* a unit that is published, and whose mark does not say so yet */
     bool due;                  /* it is time to resize, */
     unsigned due_at;           /* from this version */
-    bool resizing;             /* an operation of this session is at it */
-    unsigned behind_ops;       /* operations during which units are expected to be behind */
+    bool resizing;             /* an operation of this session is at it, or at its draft */
+    struct shard_draft draft;
+    unsigned behind_ops; /* operations during which units are expected to be behind */
     struct index_hints *hints;
     struct index_owns owns;
 };
@@ -215,6 +237,16 @@ static inline uint64_t shard_sid(const struct shard_view *view, uint64_t hash, u
 static inline bool shard_entry_goes(uint64_t entry, unsigned u, unsigned phase)
 {
     return index_split_goes(entry >> SHARD_SID_AT, u, phase);
+}
+
+/* Places in units of the table's version, without chains; and the keys at which it is resized. */
+static inline int64_t shard_capacity(const struct shard_view *view)
+{
+    return (int64_t)((view->words + 1) * view->lanes * shard_buckets(view, view->version));
+}
+static inline int64_t shard_threshold(const struct shard_view *view)
+{
+    return (int64_t)((double)shard_capacity(view) * (double)view->tuning[SHARD_TUNING_LOAD] / 100);
 }
 
 /* Where a unit's first word is. */
@@ -365,6 +397,31 @@ void shard_note_losses(struct shard_view *view, unsigned losses);
 /* Resizes the table if it has come to that, and no other client does so; `forced`: though another
  * client does. Not being able to is no error of the caller's. */
 void shard_grow(struct op *op, struct shard_view *view, bool forced);
+
+/* ---- shard_draft.c: a segment is cleared before it is needed --------------------------------- */
+
+/* The session has heard how many keys there are: is it time for a draft? */
+void shard_draft_consider(struct shard_view *view);
+/* Asked once for each change: is there something to do for the draft? */
+static inline bool shard_draft_waits(struct shard_view *view)
+{
+    struct shard_draft *d = &view->draft;
+    d->changes++;
+    d->credit += d->pace; /* 0 without a draft */
+    return d->due || d->credit >= (double)view->base.table->pool->knobs.clear_part;
+}
+/* One step with the session's draft, if it has one, or is to begin one. `hurry`: the table is due
+ * to be resized; `whole`: all steps at once. */
+void shard_draft_go_on(struct op *op, struct shard_view *view, bool hurry, bool whole);
+/* The root's word is that: uses the draft if it is ready, or takes it away. */
+int shard_draft_settle(struct op *op, const struct shard_view *view, uint64_t word);
+/* Forgets what this session knows of its own. */
+void shard_draft_forget(struct shard_draft *draft);
+/* Takes memory for the arrays of a segment. */
+int shard_alloc_segment(struct op *op, const struct shard_view *view, unsigned r,
+                        struct pool_array *units, struct pool_array *tops);
+int shard_mark_array(struct op *op, uint64_t ref, struct marker *marker);
+int shard_draft_mark(struct op *op, const struct shard_view *view, struct marker *marker);
 
 /* ---- shard_hint.c: what a session remembers -------------------------------------------------- */
 

@@ -237,6 +237,26 @@ static int visit_unit(struct walk *w)
     return w->base.report && published ? index_walk_part(&w->base, look, &faults) : FAR_OK;
 }
 
+/* The next segment may be there ahead of its resize (SHARD-S11). */
+static int count_next(struct walk *w)
+{
+    struct shard_root root;
+    struct pool_array array;
+    int rc = index_read_root(w->base.op, w->view->root, &root, sizeof root);
+    if (w->view->version + 1 == SHARD_SEGMENTS)
+        return rc;
+    const struct shard_segment_refs *next = &root.segment[w->view->version + 1];
+    for (unsigned i = 0; i < 2 && rc == FAR_OK; i++) {
+        uint64_t ref = i == 0 ? next->units : next->tops; /* each is judged by itself */
+        rc = ref != 0 ? pool_array_open(w->base.op, ref, &array) : FAR_OK;
+        if (rc == FAR_OK && ref != 0) {
+            w->base.info.index_bytes += pool_array_bytes(&array);
+            pool_array_close(&array);
+        }
+    }
+    return rc;
+}
+
 static int walk(struct index_walk *base)
 {
     struct walk *w = (struct walk *)base;
@@ -262,7 +282,7 @@ static int walk(struct index_walk *base)
         w->base.info.index_bytes +=
             pool_array_bytes(&view->segment[r].units) + pool_array_bytes(&view->segment[r].tops);
     w->base.info.index_bytes += sizeof(struct shard_root);
-    return rc;
+    return rc == FAR_OK ? count_next(w) : rc;
 }
 
 static const struct index_walker walker = {sizeof(struct walk), walk};
@@ -291,24 +311,19 @@ int shard_check(struct op *op, struct index_view *base, struct index_report *rep
 static int mark_segments(struct op *op, struct shard_view *view, struct marker *marker)
 {
     struct shard_root root;
-    int rc = index_read_root(op, view->root, &root, sizeof root);
+    int rc = shard_draft_mark(op, view, marker); /* before the segments: SHARD-S11 */
+    if (rc == FAR_OK)
+        rc = index_read_root(op, view->root, &root, sizeof root);
     if (rc != FAR_OK)
         return rc;
     marker->mark(marker, view->root, size_class_for(sizeof root));
-    for (unsigned r = 0; r < SHARD_SEGMENTS; r++) {
-        uint64_t ref[2] = {root.segment[r].units, root.segment[r].tops};
-        for (unsigned i = 0; i < 2; i++) {
-            struct pool_array array;
-            if (ref[i] == 0)
-                continue;
-            rc = pool_array_open(op, ref[i], &array);
-            if (rc != FAR_OK)
-                return rc;
-            pool_array_mark(&array, marker);
-            pool_array_close(&array);
-        }
+    for (unsigned r = 0; r < SHARD_SEGMENTS && rc == FAR_OK; r++) {
+        if (root.segment[r].units != 0)
+            rc = shard_mark_array(op, root.segment[r].units, marker);
+        if (rc == FAR_OK && root.segment[r].tops != 0)
+            rc = shard_mark_array(op, root.segment[r].tops, marker);
     }
-    return FAR_OK;
+    return rc;
 }
 
 int shard_mark(struct op *op, struct index_view *base, struct marker *marker)

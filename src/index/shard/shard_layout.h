@@ -204,7 +204,8 @@ struct shard_root {
     uint64_t resize;
     uint64_t count; /* keys, as far as sessions have reported them */
     uint64_t claim; /* of the client that resizes the table */
-    uint64_t unused[5];
+    uint64_t draft; /* a pointer to a struct shard_draft_head; 0: there is none */
+    uint64_t unused[4];
     uint32_t start_bits; /* segment 0 has 2^start_bits buckets in a lane */
     uint32_t lanes;
     uint32_t level1, level2;
@@ -217,6 +218,16 @@ struct shard_root {
     } segment[SHARD_SEGMENTS];
 };
 _Static_assert(offsetof(struct shard_root, segment) == 128, "two lines before the segments");
+
+/* A draft is a segment that is cleared ahead of its resize (SHARD-S11). This does not change while
+ * the root's word leads to it. */
+struct shard_draft_head {
+    uint64_t stamp;   /* no other draft has it */
+    uint64_t version; /* that the segment is for */
+    struct shard_segment_refs segment;
+    uint64_t checksum;
+};
+#define SHARD_DRAFT_READY (1ull << 63) /* in the word: all is clear */
 
 static inline uint64_t shard_root_sum(const struct shard_root *root)
 {

@@ -142,15 +142,6 @@ int shard_refresh(struct op *op, struct shard_view *view)
     return r.rc;
 }
 
-static int64_t capacity(const struct shard_view *view)
-{
-    return (int64_t)((view->words + 1) * view->lanes * shard_buckets(view, view->version));
-}
-static int64_t threshold(const struct shard_view *view)
-{
-    return (int64_t)((double)capacity(view) * (double)view->tuning[SHARD_TUNING_LOAD] / 100);
-}
-
 /* AFS: the nearer the table is to its next resize, the more often. Sessions that are at work share
  * what is left. */
 static unsigned sync_after(const struct shard_view *view)
@@ -158,7 +149,7 @@ static unsigned sync_after(const struct shard_view *view)
     uint64_t fixed = view->tuning[SHARD_TUNING_SYNC];
     if (fixed != 0)
         return (unsigned)fixed;
-    double left = (double)threshold(view) - (double)view->count; /* which may be damaged */
+    double left = (double)shard_threshold(view) - (double)view->count; /* which may be damaged */
     double after = left * (double)view->tuning[SHARD_TUNING_ALPHA] / 10000 / view->active;
     return after < 1 ? 1 : after > 1e9 ? 1000000000u : (unsigned)after;
 }
@@ -216,6 +207,7 @@ void shard_detach(struct index_view *base)
         free(view->segment[r].known);
     }
     free(view->segment);
+    shard_draft_forget(&view->draft);
     index_owns_close(&view->owns);
 }
 
@@ -252,7 +244,7 @@ static double units(const struct shard_view *view)
 static bool contended(const struct shard_view *view)
 {
     return contention(view) > CONTENDED && units(view) < CONTENTION_UNITS &&
-           view->count >= threshold(view) / CONTENTION_PART;
+           view->count >= shard_threshold(view) / CONTENTION_PART;
 }
 
 /* Over how many versions should a resize go? An insert that loses L times has met about 1 + L that
@@ -331,9 +323,10 @@ void shard_sync_completed(struct op *op, struct shard_view *view, struct shard_s
         (view->barrier == 0 && view->version > 0 && shard_resize_epoch(resize) != 0))
         view->base.cached.stale = true;
     view->sync_after = sync_after(view);
-    view->due = view->count >= threshold(view) || (view->version > 0 && view->barrier == 0) ||
+    view->due = view->count >= shard_threshold(view) || (view->version > 0 && view->barrier == 0) ||
                 contended(view);
     view->due_at = view->version;
+    shard_draft_consider(view);
 }
 
 /* Units that an estimate looks at. */
@@ -357,7 +350,8 @@ int shard_estimate(struct op *op, struct shard_view *view, uint64_t *words)
             live = (live + 1) / 2;
         keys += live;
     }
-    view->due |= (double)keys / SAMPLED * (double)buckets * view->lanes >= (double)threshold(view);
+    view->due |=
+        (double)keys / SAMPLED * (double)buckets * view->lanes >= (double)shard_threshold(view);
     view->due_at = view->version;
     return FAR_OK;
 }
@@ -377,27 +371,18 @@ void shard_settle(struct op *op, struct shard_view *view)
 int shard_make_segment(struct op *op, const struct shard_view *view, unsigned r,
                        struct shard_segment *s)
 {
-    ASSERT(r < SHARD_SEGMENTS && op->batch.count == 0);
-    uint64_t buckets = r == 0 ? shard_buckets(view, 0) : shard_buckets(view, r - 1);
-    struct array_shape shape = {.count = buckets * view->lanes,
-                                .element = view->words * 8,
-                                .stripe = view->lanes > 1 ? 1 : 0};
-    int rc = pool_array_alloc(op, &shape, &s->units);
+    int rc = shard_alloc_segment(op, view, r, &s->units, &s->tops);
     if (rc != FAR_OK)
         return rc;
     rc = pool_array_clear(op, &s->units);
-    shape.element = 8;
     if (rc == FAR_OK)
-        rc = pool_array_alloc(op, &shape, &s->tops);
-    if (rc == FAR_OK) {
         rc = pool_array_clear(op, &s->tops);
-        if (rc == FAR_OK)
-            return FAR_OK;
+    if (rc != FAR_OK) {
+        pool_array_drop(op, &s->units, rc);
         pool_array_drop(op, &s->tops, rc);
+        pool_array_close(&s->units);
         pool_array_close(&s->tops);
     }
-    pool_array_drop(op, &s->units, rc);
-    pool_array_close(&s->units);
     return rc;
 }
 
@@ -475,10 +460,16 @@ static int read_now(struct op *op, const struct shard_view *view, struct shard_r
 
 /* Makes the segments of the next versions, and sets the version. If there is no memory for all of
  * them, those that there are will do. */
-static int resize(struct op *op, struct shard_view *view, const struct shard_root *root)
+static int resize(struct op *op, struct shard_view *view, struct shard_root *root)
 {
     unsigned version = shard_resize_version(root->resize), steps = 0;
     int rc = FAR_OK;
+    if (root->draft & SHARD_DRAFT_READY) {
+        rc = shard_draft_settle(op, view, root->draft);
+        rc = rc == FAR_OK ? read_now(op, view, root) : rc;
+        if (rc != FAR_OK || shard_resize_version(root->resize) != version)
+            return rc;
+    }
     do {
         const struct shard_segment_refs *next = &root->segment[version + steps + 1];
         rc = next->tops == 0 ? publish_segment(op, view, version + steps + 1) : FAR_OK;
@@ -516,6 +507,8 @@ static int grow(struct op *op, struct shard_view *view, bool forced, bool *busy)
                shard_claim(version + 1, client_owner_word(op->client)), 0);
         (void)batch_flush(&op->batch);
     }
+    if (root.draft != 0) /* it is of no use any more, or its memory is needed */
+        (void)shard_draft_settle(op, view, root.draft);
     return rc;
 }
 
@@ -525,19 +518,23 @@ static int grow(struct op *op, struct shard_view *view, bool forced, bool *busy)
 void shard_grow(struct op *op, struct shard_view *view, bool forced)
 {
     bool busy = false;
-    if (view->resizing || !view->due)
+    if (view->resizing || !(view->due || shard_draft_waits(view)))
         return;
-    view->due = false;
-    if (view->due_at != view->version) /* it was of a version before */
-        return;
+    view->due &= view->due_at == view->version; /* or it was of a version before */
     view->resizing = true;
     uint64_t began = batch_now(&op->batch);
-    int rc = grow(op, view, forced, &busy);
+    bool barrier = view->version == 0 || view->barrier != 0; /* else that comes first */
+    if (barrier)
+        shard_draft_go_on(op, view, view->due, forced);
+    if (view->due && (view->draft.word == 0 || !barrier)) {
+        view->due = false;
+        int rc = grow(op, view, forced, &busy);
+        view->base.cached.stale |= !busy; /* the next operation reads how it is now */
+        if (busy)
+            view->sync_after = BUSY_CHANGES;
+        else if (rc != FAR_OK) /* perhaps the pool is full */
+            view->sync_after = (unsigned)(shard_threshold(view) / 16 + 16);
+    }
     index_grew_since(op, &view->base, began);
-    view->base.cached.stale |= !busy; /* the next operation reads how it is now */
-    if (busy)
-        view->sync_after = BUSY_CHANGES;
-    else if (rc != FAR_OK) /* perhaps the pool is full */
-        view->sync_after = (unsigned)(threshold(view) / 16 + 16);
     view->resizing = false;
 }

@@ -272,35 +272,64 @@ void pool_array_mark(const struct pool_array *a, struct marker *marker)
 
 /* ---- clearing -------------------------------------------------------------------------------- */
 
-static int flush_clear(struct op *op, uint64_t done, uint64_t total)
+static uint64_t bytes_of_pieces(const struct pool_array *a)
 {
+    return pool_array_bytes(a) - size_class_bytes(pointer_class(a->ref));
+}
+
+/* The piece in which that byte of all pieces lies; *at becomes its place there. */
+static unsigned piece_at(const struct pool_array *a, uint64_t *at)
+{
+    uint64_t full = size_class_bytes(a->piece_class), last = size_class_bytes(a->last_class);
+    unsigned rows = a->pieces - a->lanes; /* pieces of whole rows */
+    uint64_t passed = *at / full < rows ? *at / full : rows;
+    *at -= passed * full;
+    if (passed == rows) {
+        passed += *at / last;
+        *at %= last;
+    }
+    return (unsigned)passed;
+}
+
+int pool_array_clear_part(struct op *op, const struct pool_array *a, uint64_t *done, uint64_t most)
+{
+    uint64_t at = *done, added = 0;
+    uint32_t bytes = most < CLEAR_BYTES ? (uint32_t)most : CLEAR_BYTES;
+
+    ASSERT(op->batch.count == 0 && most > 0);
+    void *zero = op_buffer(op, BUF_POOL, bytes);
+    if (!zero)
+        return FAR_NO_MEMORY;
+    memset(zero, 0, bytes);
+    unsigned i = piece_at(a, &at);
+    while (i < a->pieces && added < most && op->batch.count < CLEAR_VERBS) {
+        uint64_t left = size_class_bytes(class_of(a, i)) - at, part = left < bytes ? left : bytes;
+        part = part < most - added ? part : most - added;
+        batch_write(&op->batch, MARK_EARLY, a->piece[i], at, zero, (uint32_t)part);
+        added += part;
+        at = part == left ? 0 : at + part;
+        i += part == left;
+    }
     int rc = batch_flush(&op->batch);
-    return rc == FAR_OK ? client_progress(op->client, "clearing memory", done, total) : rc;
+    *done += rc == FAR_OK ? added : 0;
+    return rc;
+}
+
+bool pool_array_is_clear(const struct pool_array *a, uint64_t done)
+{
+    return done == bytes_of_pieces(a);
 }
 
 int pool_array_clear(struct op *op, const struct pool_array *a)
 {
-    uint64_t total = pool_array_bytes(a), done = 0;
-
-    ASSERT(op->batch.count == 0);
-    void *zero = op_buffer(op, BUF_POOL, CLEAR_BYTES);
-    if (!zero)
-        return FAR_NO_MEMORY;
-    memset(zero, 0, CLEAR_BYTES);
-    for (unsigned i = 0; i < a->pieces; i++) {
-        uint64_t bytes = size_class_bytes(class_of(a, i));
-        for (uint64_t at = 0; at < bytes; at += CLEAR_BYTES) {
-            uint64_t part = bytes - at < CLEAR_BYTES ? bytes - at : CLEAR_BYTES;
-            if (op->batch.count == CLEAR_VERBS) {
-                int rc = flush_clear(op, done, total);
-                if (rc != FAR_OK)
-                    return rc;
-            }
-            batch_write(&op->batch, MARK_EARLY, a->piece[i], at, zero, (uint32_t)part);
-            done += part;
-        }
+    uint64_t total = bytes_of_pieces(a), done = 0;
+    int rc = FAR_OK;
+    while (rc == FAR_OK && done < total) {
+        rc = pool_array_clear_part(op, a, &done, total);
+        if (rc == FAR_OK)
+            rc = client_progress(op->client, "clearing memory", done, total);
     }
-    return flush_clear(op, done, total);
+    return rc;
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */

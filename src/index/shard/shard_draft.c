@@ -1,0 +1,342 @@
+/*
+ * Drafts: the segment of the next resize is cleared before it is needed, a part with each change,
+ * so that no change has to clear all of it (SHARD-S11).
+ *
+ * A draft is for speed alone. Whoever needs its memory takes it away, and whoever is due to resize
+ * the table before the draft is clear makes the segment at once.
+ */
+#include "index/shard/shard.h"
+
+#include <string.h>
+
+/* A draft is begun when the table has this part of the keys at which it is resized. It is to be
+ * clear when 1 / HASTE of the rest has come. */
+#define BEGIN_PERCENT 75
+#define HASTE         2.0
+
+/* A session that has changed less than this part of what is left may not be there until then. */
+#define CHANGED_PART 16
+
+/* It is made only if the pool has room for as much again: values may need the memory first. */
+#define ROOM 2u
+
+static uint64_t bytes_of(const struct shard_view *view, unsigned r)
+{
+    return (view->words + 1) * 8ull * view->lanes * shard_buckets(view, r - 1);
+}
+
+static uint64_t part(const struct shard_view *view)
+{
+    return view->base.table->pool->knobs.clear_part;
+}
+
+static int64_t left(const struct shard_view *view)
+{
+    int64_t keys = shard_threshold(view) - view->count; /* which may be damaged */
+    return keys > 1 ? keys : 1;
+}
+
+void shard_draft_consider(struct shard_view *view)
+{
+    struct shard_draft *d = &view->draft;
+    unsigned next = view->version + 1;
+    d->due = d->word == 0 && d->over < next && next < SHARD_SEGMENTS &&
+             bytes_of(view, next) > part(view) &&
+             view->count >= shard_threshold(view) * BEGIN_PERCENT / 100 &&
+             d->changes >= (uint64_t)left(view) / CHANGED_PART;
+}
+
+void shard_draft_forget(struct shard_draft *d)
+{
+    for (unsigned i = 0; i < 2; i++)
+        pool_array_close(&d->array[i]);
+    *d = (struct shard_draft){.over = d->over, .changes = d->changes};
+}
+
+/* ---- what the root leads to ------------------------------------------------------------------ */
+
+static unsigned cas_word(struct op *op, const struct shard_view *view, uint64_t from, uint64_t to)
+{
+    return op_cas(op, MARK_PUBLISH, view->root, offsetof(struct shard_root, draft), from, to);
+}
+
+static uint64_t sum_of(const struct shard_draft_head *head)
+{
+    return hash_sum(head, offsetof(struct shard_draft_head, checksum), 0);
+}
+
+/* Reads the word, and behind it the head to which `word` leads. */
+static int read_head(struct op *op, const struct shard_view *view, uint64_t word, uint64_t *now,
+                     struct shard_draft_head *head)
+{
+    struct shard_draft_head *image = op_buffer(op, BUF_BULK, sizeof *image);
+    if (!image)
+        return FAR_NO_MEMORY;
+    unsigned n = op_read(op, view->root, offsetof(struct shard_root, draft));
+    batch_fence(&op->batch);
+    batch_read(&op->batch, pointer_gaddr(word), 0, image, sizeof *image);
+    batch_may_be_freed(&op->batch); /* its maker knows the word from an operation before */
+    int rc = batch_flush(&op->batch);
+    *now = op_result(op, n);
+    if (rc == FAR_OK)
+        *head = *image;
+    return rc == FAR_BOUNDS || (rc == FAR_OK && *now == word && head->checksum != sum_of(head))
+               ? index_damaged(view->base.table, "its draft")
+               : rc;
+}
+
+/* The arrays that a head names. */
+static int open_arrays(struct op *op, const struct shard_draft_head *head,
+                       struct pool_array array[2])
+{
+    memset(array, 0, 2 * sizeof *array);
+    int rc = pool_array_open(op, head->segment.units, &array[0]);
+    return rc == FAR_OK ? pool_array_open(op, head->segment.tops, &array[1]) : rc;
+}
+
+/* The word was taken away by this client, and nothing else leads to these. */
+static void retire(struct op *op, uint64_t word, const struct shard_draft_head *head,
+                   const bool unused[2])
+{
+    struct pool_array array[2];
+    bool opened = open_arrays(op, head, array) == FAR_OK;
+    for (unsigned i = 0; i < 2; i++) {
+        if (opened && unused[i])
+            pool_array_retire(op->client, &array[i]);
+        pool_array_close(&array[i]);
+    }
+    pool_retire(op->client, pointer_gaddr(word), pointer_class(word));
+}
+
+/* Takes a draft away that is not ready. */
+static int discard(struct op *op, const struct shard_view *view, uint64_t word)
+{
+    static const bool both[2] = {true, true};
+    struct shard_draft_head head;
+    uint64_t now;
+    ASSERT(!(word & SHARD_DRAFT_READY));
+    int rc = read_head(op, view, word, &now, &head);
+    bool damaged = rc == FAR_CORRUPT;
+    if ((rc != FAR_OK && !damaged) || now != word)
+        return rc;
+    unsigned n = cas_word(op, view, word, 0);
+    rc = batch_flush(&op->batch);
+    if (rc == FAR_OK && op_swapped(op, n) && damaged)
+        pool_abandon_bytes(op->client, bytes_of(view, view->version + 1)); /* or more */
+    else if (rc == FAR_OK && op_swapped(op, n))
+        retire(op, word, &head, both);
+    return rc;
+}
+
+/* The draft is ready: makes it the table's segment, unless that has another, and takes the word
+ * away. Any client does so. */
+static int use(struct op *op, const struct shard_view *view, uint64_t word)
+{
+    struct shard_draft_head head;
+    uint64_t now;
+    ASSERT(word & SHARD_DRAFT_READY);
+    int rc = read_head(op, view, word, &now, &head);
+    if (rc != FAR_OK || now != word || head.version >= SHARD_SEGMENTS)
+        return rc;
+    uint64_t ref[2] = {head.segment.units, head.segment.tops};
+    uint64_t at = offsetof(struct shard_root, segment[head.version]);
+    unsigned segment[2];
+    bool unused[2];
+    for (unsigned i = 0; i < 2; i++) {
+        segment[i] = op_cas(op, MARK_PUBLISH, view->root, at + 8 * i, 0, ref[i]);
+        batch_fence(&op->batch); /* if the second is there, so is the first; and then the word */
+    }
+    unsigned n = cas_word(op, view, word, 0);
+    rc = batch_flush(&op->batch);
+    for (unsigned i = 0; i < 2 && rc == FAR_OK; i++) {
+        uint64_t met = op_result(op, segment[i]);
+        unused[i] = met != 0 && met != ref[i];
+    }
+    if (rc == FAR_OK && op_swapped(op, n))
+        retire(op, word, &head, unused);
+    return rc;
+}
+
+int shard_draft_settle(struct op *op, const struct shard_view *view, uint64_t word)
+{
+    return word == 0                  ? FAR_OK
+           : word & SHARD_DRAFT_READY ? use(op, view, word)
+                                      : discard(op, view, word);
+}
+
+int shard_mark_array(struct op *op, uint64_t ref, struct marker *marker)
+{
+    struct pool_array array;
+    int rc = pool_array_open(op, ref, &array);
+    if (rc == FAR_OK) {
+        pool_array_mark(&array, marker);
+        pool_array_close(&array);
+    }
+    return rc;
+}
+
+/* A sweep takes a draft away that is not ready, so it finds the memory. One whose head is damaged
+ * is of no use, so others need not know what it has. */
+int shard_draft_mark(struct op *op, const struct shard_view *view, struct marker *marker)
+{
+    for (unsigned attempts = 0; index_attempt(&attempts);) {
+        struct shard_draft_head head;
+        unsigned n = op_read(op, view->root, offsetof(struct shard_root, draft));
+        int rc = batch_flush(&op->batch);
+        uint64_t word = op_result(op, n), now;
+        if (rc != FAR_OK || word == 0)
+            return rc;
+        if (marker->sweeps && !(word & SHARD_DRAFT_READY)) {
+            n = cas_word(op, view, word, 0);
+            rc = batch_flush(&op->batch);
+            if (rc != FAR_OK || op_swapped(op, n))
+                return rc;
+            continue;
+        }
+        rc = read_head(op, view, word, &now, &head);
+        if (rc == FAR_CORRUPT && marker->sweeps) { /* somebody may just be using it */
+            (void)cas_word(op, view, word, 0);
+            (void)batch_flush(&op->batch);
+        }
+        if (rc != FAR_OK)
+            return rc == FAR_CORRUPT && !marker->sweeps ? FAR_OK : rc;
+        if (now != word)
+            continue;
+        rc = shard_mark_array(op, head.segment.units, marker);
+        if (rc == FAR_OK)
+            rc = shard_mark_array(op, head.segment.tops, marker);
+        marker->mark(marker, pointer_gaddr(word), pointer_class(word));
+        return rc;
+    }
+    return FAR_CONTENTION;
+}
+
+/* ---- making it ------------------------------------------------------------------------------- */
+
+int shard_alloc_segment(struct op *op, const struct shard_view *view, unsigned r,
+                        struct pool_array *units, struct pool_array *tops)
+{
+    ASSERT(r < SHARD_SEGMENTS && op->batch.count == 0);
+    uint64_t buckets = r == 0 ? shard_buckets(view, 0) : shard_buckets(view, r - 1);
+    struct array_shape shape = {.count = buckets * view->lanes,
+                                .element = view->words * 8,
+                                .stripe = view->lanes > 1 ? 1 : 0};
+    int rc = pool_array_alloc(op, &shape, units);
+    if (rc != FAR_OK)
+        return rc;
+    shape.element = 8;
+    rc = pool_array_alloc(op, &shape, tops);
+    if (rc != FAR_OK) {
+        pool_array_drop(op, units, FAR_OK);
+        pool_array_close(units);
+    }
+    return rc;
+}
+
+/* Writes the head, and lets the root lead to it. Gives all back if that failed. */
+static void publish(struct op *op, struct shard_view *view)
+{
+    struct shard_draft *d = &view->draft;
+    struct block_ref at = {.size_class = (uint8_t)size_class_for(sizeof(struct shard_draft_head))};
+    enum batch_outcome of = BATCH_NOT;
+    struct shard_draft_head *head = op_buffer(op, BUF_BULK, sizeof *head);
+    int rc = head ? pool_alloc(op, gaddr_node(view->root), at.size_class, &at.at) : FAR_NO_MEMORY;
+    if (rc == FAR_OK) {
+        d->stamp = client_stamp(op->client);
+        *head = (struct shard_draft_head){.stamp = d->stamp,
+                                          .version = d->version,
+                                          .segment = {d->array[0].ref, d->array[1].ref}};
+        head->checksum = sum_of(head);
+        batch_write(&op->batch, MARK_EARLY, at.at, 0, head, sizeof *head);
+        batch_fence(&op->batch);
+        unsigned n = cas_word(op, view, 0, pointer_make(&at, 0));
+        rc = batch_flush(&op->batch);
+        of = batch_outcome(&op->batch, n);
+        if (of == BATCH_DONE)
+            d->word = pointer_make(&at, 0);
+        else if (rc == FAR_OK)
+            pool_free_unpublished(op->client, at.at, at.size_class);
+        else
+            pool_abandon(op->client, at.size_class);
+    }
+    for (unsigned i = 0; i < 2 && of != BATCH_DONE; i++)
+        if (of == BATCH_UNKNOWN)
+            pool_array_abandon(op->client, &d->array[i]);
+        else
+            pool_array_drop(op, &d->array[i], FAR_OK);
+}
+
+/* One client makes a draft, and only if nobody else does: each looks once for each version. */
+static void begin(struct op *op, struct shard_view *view)
+{
+    struct shard_draft *d = &view->draft;
+    struct shard_root root;
+    unsigned next = view->version + 1, wanted = pool_wanted(op->client);
+    d->over = next;
+    int rc = index_read_root(op, view->root, &root, sizeof root);
+    if (rc != FAR_OK || root.draft != 0 || shard_resize_version(root.resize) >= next ||
+        root.segment[next].units != 0)
+        return;
+    rc = pool_check_room(op, ROOM * bytes_of(view, next));
+    if (rc == FAR_OK)
+        rc = shard_alloc_segment(op, view, next, &d->array[0], &d->array[1]);
+    d->version = next;
+    d->pace = (double)bytes_of(view, next) * HASTE * view->active / (double)left(view);
+    if (rc == FAR_OK)
+        publish(op, view);
+    if (d->word == 0) {
+        pool_want(op->client, wanted);
+        shard_draft_forget(d);
+    }
+}
+
+static bool is_clear(const struct shard_draft *d)
+{
+    return pool_array_is_clear(&d->array[0], d->cleared[0]) &&
+           pool_array_is_clear(&d->array[1], d->cleared[1]);
+}
+
+static int clear_part(struct op *op, struct shard_view *view)
+{
+    struct shard_draft *d = &view->draft;
+    unsigned i = pool_array_is_clear(&d->array[0], d->cleared[0]) ? 1 : 0;
+    d->credit = d->credit > (double)part(view) ? d->credit - (double)part(view) : 0;
+    return pool_array_clear_part(op, &d->array[i], &d->cleared[i], part(view));
+}
+
+/* All is clear. If nobody has taken the draft away by now, nobody does any more. */
+static void make_ready(struct op *op, struct shard_view *view)
+{
+    uint64_t word = view->draft.word, ready = word | SHARD_DRAFT_READY;
+    unsigned n = cas_word(op, view, word, ready);
+    int rc = batch_flush(&op->batch);
+    if (rc == FAR_OK && op_swapped(op, n))
+        (void)use(op, view, ready); /* or whoever meets it */
+}
+
+void shard_draft_go_on(struct op *op, struct shard_view *view, bool hurry, bool whole)
+{
+    struct shard_draft *d = &view->draft;
+    struct shard_draft_head head;
+    uint64_t now;
+    if (d->due)
+        begin(op, view);
+    d->due = false;
+    if (d->word == 0)
+        return;
+    bool clears = hurry || d->credit >= (double)part(view);
+    int rc = read_head(op, view, d->word, &now, &head); /* is it still this session's? */
+    if (rc != FAR_OK || now != d->word || head.stamp != d->stamp) {
+        shard_draft_forget(d);
+        return;
+    }
+    bool needed = view->version < d->version;
+    for (; needed && clears && rc == FAR_OK && !is_clear(d); clears = whole)
+        rc = clear_part(op, view);
+    if (!needed || rc != FAR_OK) /* a WRITE that failed may land late */
+        (void)discard(op, view, d->word);
+    else if (is_clear(d))
+        make_ready(op, view);
+    if (!needed || rc != FAR_OK || is_clear(d))
+        shard_draft_forget(d);
+}
