@@ -143,6 +143,8 @@ void check_plan(struct check *c)
         p->knobs.resize_steps = 1 + (unsigned)p->hash_seed % 3;
     if (p->hash_seed % 4 == 1) /* the same: then SHARD makes each segment ahead */
         p->knobs.clear_part = 64 << p->hash_seed / 4 % 3;
+    if (p->hash_seed % 8 < 2) /* and leaves most units behind that it meets */
+        p->knobs.move_every = 2;
     p->focus = tape_chance(t, 1, 2, TAPE_SETUP);
     choose_pool(c);
     unsigned w = tape_choose(t, p->cold ? growing : all, TAPE_SETUP);

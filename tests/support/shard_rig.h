@@ -96,6 +96,7 @@ static inline void open_rig(struct rig *g)
     uint32_t from = 0;
     (void)snprintf(tuning, sizeof tuning, "buckets=4&slots=4&load=100&sync=1&hot=%u", hot);
     knobs.tick_ops = 1;
+    knobs.move_every = 1;
     store_rig_open_driven(&g->r, uri, &knobs, NULL, NULL);
     g->b = g->r.session;
     g->a = store_rig_join_apart(&g->r);

@@ -414,6 +414,74 @@ TEST(a_move_does_not_seal_by_next_sids)
     expect_there();
 }
 
+/* ---- changes that leave a unit behind -------------------------------------------------------- */
+
+/* A moves nothing that it can leave. */
+static void leave_behind(void)
+{
+    view_of(the, A.s)->move_every = UINT32_MAX;
+    view_of(the, A.s)->behind_ops = 16;
+}
+
+TEST(a_change_may_leave_a_unit_behind)
+{
+    fill_two();
+    resize(the);
+    leave_behind();
+    expect_ok(update_key(&A, extra, 9));
+    assert_true(word_of(the, 4, 3) == 0);
+    expect_found(&B, extra, 9); /* moves it */
+    assert_true(word_of(the, 4, 3) != 0);
+    expect_found(&A, extra, 9);
+    end();
+}
+
+TEST(a_change_leaves_no_unit_that_is_being_moved)
+{
+    fill_two();
+    resize(the);
+    uint32_t goes = new_key(7, 4);
+    reach_fill(4);
+    leave_behind();
+    expect_ok(insert_key(&A, goes, 5));
+    (void)actor_go_on(&B);
+    expect_found(&B, goes, 5);
+    end();
+}
+
+/* Its unit must be read twice. */
+TEST(a_change_leaves_its_unit_behind_once)
+{
+    fill_slots(3);
+    expect_ok(delete_key(&B, key[0], 0));
+    add(new_key(7, 0)); /* purges */
+    assert_true(shard_is(word_of(the, 0, 3), SHARD_COMPLETE));
+    resize(the);
+    leave_behind();
+    expect_ok(insert_key(&A, extra, 5));
+    assert_true(word_of(the, 4, 3) != 0);
+    expect_there();
+}
+
+/* Its image shows an entry as another mover has left it, and nothing else of that move. */
+TEST(a_change_that_leaves_a_unit_behind_finds_next_sids)
+{
+    extra = add(new_key(0x23f, 0x200)); /* stays, but the last bit of its next sid is set */
+    uint32_t goes = add(new_key(0x3f, 0x20));
+    resize_to_4();
+    remember();
+    leave_behind();
+    reach_read(1, update_key, extra);
+    uint64_t word = word_of(the, 0, 0), sid = shard_sid(view_of(the, B.s), hash_of(the, extra), 4);
+    set_word(0, 2, shard_control(SHARD_PLAN, 4, false));
+    seal_and_say();
+    set_word(0, 0, shard_with_sid(word, sid));
+    expect_ok(read_early(1 << 1 | 1 << 2));
+    expect_found(&B, extra, 5);
+    expect_ok(get_key(&B, goes, 0));
+    end();
+}
+
 /* ---- SHARD-S8: the root and the barrier ----------------------------------------------------- */
 
 /* A knows the new version, but not when the barrier is over. */
@@ -638,6 +706,10 @@ int main(void)
         CASE(a_chain_node_is_written_before_it_is_linked),
         CASE(a_reader_does_not_rely_on_an_image_of_after_the_move),
         CASE(a_move_does_not_seal_by_next_sids),
+        CASE(a_change_may_leave_a_unit_behind),
+        CASE(a_change_leaves_no_unit_that_is_being_moved),
+        CASE(a_change_leaves_its_unit_behind_once),
+        CASE(a_change_that_leaves_a_unit_behind_finds_next_sids),
         CASE(a_reader_before_the_barrier_notices_a_move),
         CASE(a_writer_before_the_barrier_notices_a_move),
         CASE(a_writer_before_the_barrier_notices_a_move_in_level_3),

@@ -71,6 +71,8 @@
  *       any of them begins before, and the first child of a unit shows it, because children are
  *       published in order (SHARD-S6): so all look at that one whose key may go with any of the
  *       moves.
+ *       An operation may also work in a unit of the version before although the barrier is over,
+ *       as long as it sees no move there. Each CAS of a move compares what the mover has seen.
  *   SHARD-S9  A live word in a published unit on its key's path is the key's, whatever else is in
  *       the unit: it was sealed before a child that it goes to was published (SHARD-S5), and
  *       nothing makes it live again. So a hint needs no other word. But a unit that is not
@@ -79,7 +81,7 @@
  *   SHARD-S10  A change does without a look at the unit only if the session knows that the unit is
  *       at version R, and that no barrier is pending. A mover needs an instant in which no entry
  *       that it seals or renews is changed. It gets that, because all that look at a unit of an
- *       older version help to move it.
+ *       older version help to move it, at the latest when they see the move or look a second time.
  *   SHARD-S11  A draft is a segment that one client clears ahead of its resize, a part with each
  *       change. The root leads to it by one word, and that word decides what becomes of it: to
  *       "ready", by its maker, when all is clear, or to 0, by anyone who needs its memory. Before
@@ -168,6 +170,7 @@ struct shard_view {
     unsigned due_at;           /* from this version */
     bool resizing;             /* an operation of this session is at it, or at its draft */
     struct shard_draft draft;
+    unsigned move_every; /* of so many changes that meet a unit that is behind, one moves it */
     unsigned behind_ops; /* operations during which units are expected to be behind */
     struct index_hints *hints;
     struct index_owns owns;

@@ -10,6 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Where round trips cost nothing, one of so many changes that meet a unit that is behind moves
+ * it. */
+#define MOVE_EVERY 8u
+
 /* Until a barrier is over, one in this many operations drives the epoch. */
 #define HURRY_EVERY 8u
 
@@ -194,6 +198,9 @@ int shard_attach(struct op *op, struct index_view *base)
         view->heard = view->count;
         view->sync_after = sync_after(view);
         view->since = view->assumed = (unsigned)op_random(op, view->sync_after);
+        view->move_every = op->pool->knobs.move_every;
+        if (view->move_every == 0)
+            view->move_every = op->pool->fab->caps & FAB_CAP_IMMEDIATE ? MOVE_EVERY : 1;
     }
     return rc;
 }

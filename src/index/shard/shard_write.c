@@ -50,7 +50,7 @@ struct write {
     struct shard_key key;
     struct shard_unit unit;
     unsigned version; /* of the unit */
-    bool pending;     /* the barrier of the next version is not over */
+    bool pending;     /* the barrier of the next version is not over, or it does as if it was not */
     struct index_found found;
     struct index_change change;
     bool done;
@@ -65,7 +65,7 @@ struct write {
     unsigned reports; /* because the unit is full */
     uint64_t stale;
     struct shard_seen seen;
-    unsigned strays, moves;
+    unsigned strays, moves, looks;
 };
 
 /* Near which node the key's blocks are: that of its unit. */
@@ -196,11 +196,42 @@ static const struct shard_unit *image_to_move(const struct shard_view *view, str
                                                                                    : NULL;
 }
 
+/*
+ * A move takes as much time as several changes, and after a resize nearly all changes meet units
+ * that are behind. Where a round trip costs nothing, that would slow them down to a fraction. So
+ * most of them leave the unit behind, and work in it as before the barrier (SHARD-S8), by the image
+ * that was read to move it. Not if that shows a move, and not twice.
+ */
+static bool put_off(struct op *op, struct shard_view *view, struct write *w,
+                    const struct shard_unit *image)
+{
+    if (!image || w->looks > 1 || view->move_every == 1 || op_random(op, view->move_every) == 0)
+        return false;
+    w->unit = *image;
+    w->version--;
+    w->pending = !ahead(w);
+    w->version += !w->pending;
+    view->behind_ops = BEHIND_OPS;
+    return w->pending;
+}
+
+/* The unit is behind. *again: it was moved. */
+static int move_or_not(struct op *op, struct shard_view *view, struct write *w, struct around *a,
+                       bool *again)
+{
+    const struct shard_unit *image =
+        image_to_move(view, w, a, a->earlier ? op_result(op, a->before) : 0,
+                      a->older && a->expects_behind ? op_result(op, a->behind) : 0);
+    *again = !put_off(op, view, w, image);
+    return *again ? move(op, view, w, image) : FAR_OK;
+}
+
 /* Reads level 1 and 2 of the key's unit. *again: that was not it. */
 static int read_unit(struct op *op, struct shard_view *view, struct write *w, bool *again)
 {
     struct around a = {0};
     shard_settle(op, view);
+    w->looks++;
     w->seen.once &= w->version == view->settled;
     w->version = view->settled;
     w->pending = view->version > w->version;
@@ -249,9 +280,7 @@ static int read_unit(struct op *op, struct shard_view *view, struct write *w, bo
         return rc == FAR_OK && !published ? move(op, view, w, NULL) : rc;
     }
     if (says == 0 || !shard_published(view, &w->unit))
-        return move(op, view, w,
-                    image_to_move(view, w, &a, a.earlier ? op_result(op, a.before) : 0,
-                                  a.older && a.expects_behind ? op_result(op, a.behind) : 0));
+        return move_or_not(op, view, w, &a, again);
     if (ahead(w))
         return strayed(op, view, w);
     shard_know(view, w->key.lane, bucket);
