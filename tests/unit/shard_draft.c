@@ -337,6 +337,27 @@ static void a_draft_that_is_ready_is_used(void **state)
     assert_int_equal(far_table_check(g.b, g.t, say, NULL), FAR_OK);
 }
 
+/* Values need the memory, and nobody sweeps. */
+static void a_full_pool_takes_drafts_back(void **state)
+{
+    static char value[100000];
+    struct change put = {
+        .absent = CHANGE_STORE, .present = CHANGE_STORE, .value = {value, sizeof value}};
+    uint32_t key = 77, v;
+    gaddr at;
+    (void)state;
+    struct shard_draft *d = begin_draft(g.a);
+    assert_int_equal(get(&g, g.b, dummy, &v), FAR_OK);
+    assert_int_equal(op_begin(&g.b->op, NULL), FAR_OK);
+    while (pool_alloc(&g.b->op, 0, size_class_for(sizeof value + 100), &at) == FAR_OK)
+        ;
+    struct index_view *view = store_known(g.b, g.t)->view;
+    assert_int_equal(shard_change(&g.b->op, view, (struct slice){&key, sizeof key}, &put),
+                     FAR_POOL_FULL);
+    op_end(&g.b->op);
+    assert_true(d->word != 0 && root_word(ROOT(draft)) == 0);
+}
+
 static void a_damaged_draft_stops_no_sweep(void **state)
 {
     struct sweep_result swept;
@@ -497,6 +518,7 @@ int main(void)
         CASE(a_draft_of_another_session_is_left_alone),
         CASE(a_sweep_finds_the_draft_of_a_dead_client),
         CASE(a_draft_that_is_ready_is_used),
+        CASE(a_full_pool_takes_drafts_back),
         CASE(a_damaged_draft_stops_no_sweep),
         CASE(half_a_segment_is_no_damage),
         cmocka_unit_test(a_session_that_has_changed_little_begins_no_draft),

@@ -418,6 +418,8 @@ static inline bool shard_draft_waits(struct shard_view *view)
 void shard_draft_go_on(struct op *op, struct shard_view *view, bool hurry, bool whole);
 /* The root's word is that: uses the draft if it is ready, or takes it away. */
 int shard_draft_settle(struct op *op, const struct shard_view *view, uint64_t word);
+/* The pool is full: the same, whatever the word is. */
+void shard_draft_yield(struct op *op, struct shard_view *view);
 /* Forgets what this session knows of its own. */
 void shard_draft_forget(struct shard_draft *draft);
 /* Takes memory for the arrays of a segment. */

@@ -30,9 +30,10 @@ static uint64_t part(const struct shard_view *view)
     return view->base.table->pool->knobs.clear_part;
 }
 
-static int64_t left(const struct shard_view *view)
+/* Keys until the resize. */
+static double left(const struct shard_view *view)
 {
-    int64_t keys = shard_threshold(view) - view->count; /* which may be damaged */
+    double keys = (double)shard_threshold(view) - (double)view->count; /* which may be damaged */
     return keys > 1 ? keys : 1;
 }
 
@@ -43,7 +44,7 @@ void shard_draft_consider(struct shard_view *view)
     d->due = d->word == 0 && d->over < next && next < SHARD_SEGMENTS &&
              bytes_of(view, next) > part(view) &&
              view->count >= shard_threshold(view) * BEGIN_PERCENT / 100 &&
-             d->changes >= (uint64_t)left(view) / CHANGED_PART;
+             (double)d->changes >= left(view) / CHANGED_PART - 1;
 }
 
 void shard_draft_forget(struct shard_draft *d)
@@ -77,7 +78,7 @@ static int read_head(struct op *op, const struct shard_view *view, uint64_t word
     batch_read(&op->batch, pointer_gaddr(word), 0, image, sizeof *image);
     batch_may_be_freed(&op->batch); /* its maker knows the word from an operation before */
     int rc = batch_flush(&op->batch);
-    *now = op_result(op, n);
+    *now = rc == FAR_BOUNDS ? word : op_result(op, n);
     if (rc == FAR_OK)
         *head = *image;
     return rc == FAR_BOUNDS || (rc == FAR_OK && *now == word && head->checksum != sum_of(head))
@@ -85,7 +86,7 @@ static int read_head(struct op *op, const struct shard_view *view, uint64_t word
                : rc;
 }
 
-/* The arrays that a head names. */
+/* The arrays that a head names. Those that could not be opened have no pieces. */
 static int open_arrays(struct op *op, const struct shard_draft_head *head,
                        struct pool_array array[2])
 {
@@ -94,18 +95,37 @@ static int open_arrays(struct op *op, const struct shard_draft_head *head,
     return rc == FAR_OK ? pool_array_open(op, head->segment.tops, &array[1]) : rc;
 }
 
-/* The word was taken away by this client, and nothing else leads to these. */
-static void retire(struct op *op, uint64_t word, const struct shard_draft_head *head,
-                   const bool unused[2])
+static void close_arrays(struct pool_array array[2])
 {
-    struct pool_array array[2];
-    bool opened = open_arrays(op, head, array) == FAR_OK;
-    for (unsigned i = 0; i < 2; i++) {
-        if (opened && unused[i])
+    pool_array_close(&array[0]);
+    pool_array_close(&array[1]);
+}
+
+/* Gives back what nothing leads to, if this client has taken the word away. `of` says that;
+ * `unused` are the arrays of which it is true. */
+static void give_back(struct op *op, uint64_t word, enum batch_outcome of,
+                      const struct pool_array array[2], const bool unused[2])
+{
+    for (unsigned i = 0; i < 2; i++)
+        if (unused[i] && of == BATCH_DONE)
             pool_array_retire(op->client, &array[i]);
-        pool_array_close(&array[i]);
-    }
-    pool_retire(op->client, pointer_gaddr(word), pointer_class(word));
+        else if (unused[i] && of == BATCH_UNKNOWN)
+            pool_array_abandon(op->client, &array[i]);
+    if (of == BATCH_DONE)
+        pool_retire(op->client, pointer_gaddr(word), pointer_class(word));
+    else if (of == BATCH_UNKNOWN)
+        pool_abandon(op->client, pointer_class(word));
+}
+
+/* A draft whose head or arrays cannot be read. */
+static int drop_damaged(struct op *op, const struct shard_view *view, uint64_t word)
+{
+    unsigned n = cas_word(op, view, word, 0);
+    int rc = batch_flush(&op->batch);
+    enum batch_outcome of = batch_outcome(&op->batch, n);
+    if (of == BATCH_DONE || of == BATCH_UNKNOWN)
+        pool_abandon_bytes(op->client, 2 * bytes_of(view, view->version + 1)); /* or less */
+    return rc;
 }
 
 /* Takes a draft away that is not ready. */
@@ -113,18 +133,24 @@ static int discard(struct op *op, const struct shard_view *view, uint64_t word)
 {
     static const bool both[2] = {true, true};
     struct shard_draft_head head;
+    struct pool_array array[2];
     uint64_t now;
     ASSERT(!(word & SHARD_DRAFT_READY));
     int rc = read_head(op, view, word, &now, &head);
-    bool damaged = rc == FAR_CORRUPT;
-    if ((rc != FAR_OK && !damaged) || now != word)
-        return rc;
-    unsigned n = cas_word(op, view, word, 0);
-    rc = batch_flush(&op->batch);
-    if (rc == FAR_OK && op_swapped(op, n) && damaged)
-        pool_abandon_bytes(op->client, bytes_of(view, view->version + 1)); /* or more */
-    else if (rc == FAR_OK && op_swapped(op, n))
-        retire(op, word, &head, both);
+    if (rc == FAR_OK && now != word)
+        return FAR_OK;
+    if (rc == FAR_OK)
+        rc = open_arrays(op, &head, array);
+    else
+        memset(array, 0, sizeof array);
+    if (rc == FAR_OK) {
+        unsigned n = cas_word(op, view, word, 0);
+        rc = batch_flush(&op->batch);
+        give_back(op, word, batch_outcome(&op->batch, n), array, both);
+    } else if (rc == FAR_CORRUPT) {
+        rc = drop_damaged(op, view, word);
+    }
+    close_arrays(array);
     return rc;
 }
 
@@ -133,27 +159,39 @@ static int discard(struct op *op, const struct shard_view *view, uint64_t word)
 static int use(struct op *op, const struct shard_view *view, uint64_t word)
 {
     struct shard_draft_head head;
+    struct pool_array array[2];
     uint64_t now;
     ASSERT(word & SHARD_DRAFT_READY);
     int rc = read_head(op, view, word, &now, &head);
-    if (rc != FAR_OK || now != word || head.version >= SHARD_SEGMENTS)
-        return rc;
-    uint64_t ref[2] = {head.segment.units, head.segment.tops};
-    uint64_t at = offsetof(struct shard_root, segment[head.version]);
-    unsigned segment[2];
-    bool unused[2];
-    for (unsigned i = 0; i < 2; i++) {
-        segment[i] = op_cas(op, MARK_PUBLISH, view->root, at + 8 * i, 0, ref[i]);
-        batch_fence(&op->batch); /* if the second is there, so is the first; and then the word */
+    if (rc == FAR_OK && now != word)
+        return FAR_OK;
+    if (rc == FAR_OK)
+        rc = open_arrays(op, &head, array);
+    else
+        memset(array, 0, sizeof array);
+    if (rc == FAR_CORRUPT || (rc == FAR_OK && head.version >= SHARD_SEGMENTS)) {
+        close_arrays(array);
+        return drop_damaged(op, view, word);
     }
-    unsigned n = cas_word(op, view, word, 0);
-    rc = batch_flush(&op->batch);
-    for (unsigned i = 0; i < 2 && rc == FAR_OK; i++) {
-        uint64_t met = op_result(op, segment[i]);
-        unused[i] = met != 0 && met != ref[i];
+    if (rc == FAR_OK) {
+        uint64_t ref[2] = {head.segment.units, head.segment.tops};
+        uint64_t at = offsetof(struct shard_root, segment[head.version]);
+        unsigned segment[2];
+        bool unused[2];
+        for (unsigned i = 0; i < 2; i++) {
+            segment[i] = op_cas(op, MARK_PUBLISH, view->root, at + 8 * i, 0, ref[i]);
+            batch_fence(
+                &op->batch); /* if the second is there, so is the first; and then the word */
+        }
+        unsigned n = cas_word(op, view, word, 0);
+        rc = batch_flush(&op->batch);
+        for (unsigned i = 0; i < 2; i++) {
+            enum batch_outcome of = batch_outcome(&op->batch, segment[i]);
+            unused[i] = of != BATCH_DONE && op_result(op, segment[i]) != ref[i];
+        }
+        give_back(op, word, batch_outcome(&op->batch, n), array, unused);
     }
-    if (rc == FAR_OK && op_swapped(op, n))
-        retire(op, word, &head, unused);
+    close_arrays(array);
     return rc;
 }
 
@@ -175,8 +213,7 @@ int shard_mark_array(struct op *op, uint64_t ref, struct marker *marker)
     return rc;
 }
 
-/* A sweep takes a draft away that is not ready, so it finds the memory. One whose head is damaged
- * is of no use, so others need not know what it has. */
+/* A sweep takes a draft away that is not ready. It finds the memory below its mark. */
 int shard_draft_mark(struct op *op, const struct shard_view *view, struct marker *marker)
 {
     for (unsigned attempts = 0; index_attempt(&attempts);) {
@@ -187,19 +224,20 @@ int shard_draft_mark(struct op *op, const struct shard_view *view, struct marker
         if (rc != FAR_OK || word == 0)
             return rc;
         if (marker->sweeps && !(word & SHARD_DRAFT_READY)) {
-            n = cas_word(op, view, word, 0);
-            rc = batch_flush(&op->batch);
-            if (rc != FAR_OK || op_swapped(op, n))
+            rc = discard(op, view, word);
+            if (rc != FAR_OK)
                 return rc;
             continue;
         }
         rc = read_head(op, view, word, &now, &head);
-        if (rc == FAR_CORRUPT && marker->sweeps) { /* somebody may just be using it */
-            (void)cas_word(op, view, word, 0);
-            (void)batch_flush(&op->batch);
+        if (rc == FAR_CORRUPT && marker->sweeps) /* somebody may just be using it */
+            (void)drop_damaged(op, view, word);
+        if (rc == FAR_CORRUPT && !marker->sweeps) {
+            marker->damaged = true;
+            return FAR_OK;
         }
         if (rc != FAR_OK)
-            return rc == FAR_CORRUPT && !marker->sweeps ? FAR_OK : rc;
+            return rc;
         if (now != word)
             continue;
         rc = shard_mark_array(op, head.segment.units, marker);
@@ -209,6 +247,14 @@ int shard_draft_mark(struct op *op, const struct shard_view *view, struct marker
         return rc;
     }
     return FAR_CONTENTION;
+}
+
+/* The pool is full. The draft's memory is needed more elsewhere. */
+void shard_draft_yield(struct op *op, struct shard_view *view)
+{
+    unsigned n = op_read(op, view->root, offsetof(struct shard_root, draft));
+    if (batch_flush(&op->batch) == FAR_OK && op_result(op, n) != 0)
+        (void)shard_draft_settle(op, view, op_result(op, n));
 }
 
 /* ---- making it ------------------------------------------------------------------------------- */
@@ -281,7 +327,7 @@ static void begin(struct op *op, struct shard_view *view)
     if (rc == FAR_OK)
         rc = shard_alloc_segment(op, view, next, &d->array[0], &d->array[1]);
     d->version = next;
-    d->pace = (double)bytes_of(view, next) * HASTE * view->active / (double)left(view);
+    d->pace = (double)bytes_of(view, next) * HASTE * view->active / left(view);
     if (rc == FAR_OK)
         publish(op, view);
     if (d->word == 0) {

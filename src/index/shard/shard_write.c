@@ -716,13 +716,22 @@ static int change_key(struct op *op, struct index_view *base, struct slice key,
     return rc;
 }
 
+static int change_or_yield(struct op *op, struct index_view *view, struct slice key,
+                           struct change *change, bool may_rest)
+{
+    int rc = change_key(op, view, key, change, may_rest);
+    if (rc == FAR_POOL_FULL && op->batch.count == 0)
+        shard_draft_yield(op, shard_view(view));
+    return rc;
+}
+
 int shard_change(struct op *op, struct index_view *view, struct slice key, struct change *change)
 {
-    return change_key(op, view, key, change, true);
+    return change_or_yield(op, view, key, change, true);
 }
 
 int shard_change_at_once(struct op *op, struct index_view *view, struct slice key,
                          struct change *change)
 {
-    return change_key(op, view, key, change, false);
+    return change_or_yield(op, view, key, change, false);
 }
