@@ -180,8 +180,7 @@ static int use(struct op *op, const struct shard_view *view, uint64_t word)
         bool unused[2];
         for (unsigned i = 0; i < 2; i++) {
             segment[i] = op_cas(op, MARK_PUBLISH, view->root, at + 8 * i, 0, ref[i]);
-            batch_fence(
-                &op->batch); /* if the second is there, so is the first; and then the word */
+            batch_fence(&op->batch); /* if the second is there, so is the first */
         }
         unsigned n = cas_word(op, view, word, 0);
         rc = batch_flush(&op->batch);
