@@ -45,7 +45,7 @@ struct knobs {
     unsigned iterate_parts; /* parts of a table that a call of an iteration reads at most    */
     unsigned stem_slack;    /* common bytes that the stem of a new leaf of CHIME does not have */
     unsigned resize_steps;  /* versions that a resize of a SHARD table goes over, at least    */
-    unsigned move_every;    /* of so many changes that meet a unit that is behind, one moves it;
+    unsigned move_every;    /* one change in this many moves a unit of SHARD that is behind;
                                0: see shard_attach() */
     uint64_t clear_part;    /* bytes that a change clears at most, of what grows ahead of need */
     bool scatters;          /* objects that any node may hold are dealt to all nodes, in pairs */

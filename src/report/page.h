@@ -5,7 +5,7 @@
  *   page.css    the style
  *   *.js        the script: it draws charts and tables from the JSON that the page has
  *
- * The script is one program in several files, each of which uses those before it:
+ * The script is one program in several files. Each file uses those before it:
  *
  *   basics.js     numbers, scales, elements, tables
  *   charts.js     charts of plain numbers

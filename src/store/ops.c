@@ -22,8 +22,8 @@ int far_execute(far_session *s, const struct far_op *r, struct far_result *resul
 
 /* ---- many operations ------------------------------------------------------------------------- */
 
-/* So many operations before its turn, the words of an operation's key are prefetched, and then its
- * block. */
+/* How many operations ahead of its turn an operation's key is looked at: first the words that may
+ * have it are prefetched, and then its block. */
 #define AHEAD_WORDS 4u
 #define AHEAD_BLOCK 2u
 

@@ -170,7 +170,7 @@ struct shard_view {
     unsigned due_at;           /* from this version */
     bool resizing;             /* an operation of this session is at it, or at its draft */
     struct shard_draft draft;
-    unsigned move_every; /* of so many changes that meet a unit that is behind, one moves it */
+    unsigned move_every; /* one change in this many moves a unit that is behind */
     unsigned behind_ops; /* operations during which units are expected to be behind */
     struct index_hints *hints;
     struct index_owns owns;

@@ -2,8 +2,8 @@
  * Drafts: the segment of the next resize is cleared before it is needed, a part with each change,
  * so that no change has to clear all of it (SHARD-S11).
  *
- * A draft is for speed alone. Whoever needs its memory takes it away, and whoever is due to resize
- * the table before the draft is clear makes the segment at once.
+ * A draft is for speed alone. Any client may take it away if it needs the memory. A client that is
+ * due to resize the table does not wait for another's draft: it makes the segment at once.
  */
 #include "index/shard/shard.h"
 
@@ -44,7 +44,7 @@ void shard_draft_consider(struct shard_view *view)
     d->due = d->word == 0 && d->over < next && next < SHARD_SEGMENTS &&
              bytes_of(view, next) > part(view) &&
              view->count >= shard_threshold(view) * BEGIN_PERCENT / 100 &&
-             (double)d->changes >= left(view) / CHANGED_PART - 1;
+             (double)d->changes + 1 >= left(view) / CHANGED_PART; /* with this one */
 }
 
 void shard_draft_forget(struct shard_draft *d)
@@ -86,35 +86,48 @@ static int read_head(struct op *op, const struct shard_view *view, uint64_t word
                : rc;
 }
 
-/* The arrays that a head names. Those that could not be opened have no pieces. */
-static int open_arrays(struct op *op, const struct shard_draft_head *head,
-                       struct pool_array array[2])
+/* A draft that a word leads to. */
+struct opened {
+    uint64_t word;
+    bool there; /* the root still has the word */
+    struct shard_draft_head head;
+    struct pool_array array[2];
+};
+
+/* FAR_CORRUPT: its head or an array cannot be read. close_draft() in any case. */
+static int open_draft(struct op *op, const struct shard_view *view, uint64_t word, struct opened *o)
 {
-    memset(array, 0, 2 * sizeof *array);
-    int rc = pool_array_open(op, head->segment.units, &array[0]);
-    return rc == FAR_OK ? pool_array_open(op, head->segment.tops, &array[1]) : rc;
+    uint64_t now;
+    *o = (struct opened){.word = word};
+    int rc = read_head(op, view, word, &now, &o->head);
+    o->there = rc == FAR_OK && now == word;
+    if (o->there)
+        rc = pool_array_open(op, o->head.segment.units, &o->array[0]);
+    if (o->there && rc == FAR_OK)
+        rc = pool_array_open(op, o->head.segment.tops, &o->array[1]);
+    return rc;
 }
 
-static void close_arrays(struct pool_array array[2])
+static void close_draft(struct opened *o)
 {
-    pool_array_close(&array[0]);
-    pool_array_close(&array[1]);
+    pool_array_close(&o->array[0]);
+    pool_array_close(&o->array[1]);
 }
 
-/* Gives back what nothing leads to, if this client has taken the word away. `of` says that;
- * `unused` are the arrays of which it is true. */
-static void give_back(struct op *op, uint64_t word, enum batch_outcome of,
-                      const struct pool_array array[2], const bool unused[2])
+/* The word was to be taken away, with this outcome. If it was, nothing leads to the head any more,
+ * nor to the arrays that are unused. */
+static void give_back(struct op *op, const struct opened *o, enum batch_outcome of,
+                      const bool unused[2])
 {
     for (unsigned i = 0; i < 2; i++)
         if (unused[i] && of == BATCH_DONE)
-            pool_array_retire(op->client, &array[i]);
+            pool_array_retire(op->client, &o->array[i]);
         else if (unused[i] && of == BATCH_UNKNOWN)
-            pool_array_abandon(op->client, &array[i]);
+            pool_array_abandon(op->client, &o->array[i]);
     if (of == BATCH_DONE)
-        pool_retire(op->client, pointer_gaddr(word), pointer_class(word));
+        pool_retire(op->client, pointer_gaddr(o->word), pointer_class(o->word));
     else if (of == BATCH_UNKNOWN)
-        pool_abandon(op->client, pointer_class(word));
+        pool_abandon(op->client, pointer_class(o->word));
 }
 
 /* A draft whose head or arrays cannot be read. */
@@ -129,76 +142,50 @@ static int drop_damaged(struct op *op, const struct shard_view *view, uint64_t w
 }
 
 /* Takes a draft away that is not ready. */
-static int discard(struct op *op, const struct shard_view *view, uint64_t word)
+static int discard(struct op *op, const struct shard_view *view, struct opened *o)
 {
     static const bool both[2] = {true, true};
-    struct shard_draft_head head;
-    struct pool_array array[2];
-    uint64_t now;
-    ASSERT(!(word & SHARD_DRAFT_READY));
-    int rc = read_head(op, view, word, &now, &head);
-    if (rc == FAR_OK && now != word)
-        return FAR_OK;
-    if (rc == FAR_OK)
-        rc = open_arrays(op, &head, array);
-    else
-        memset(array, 0, sizeof array);
-    if (rc == FAR_OK) {
-        unsigned n = cas_word(op, view, word, 0);
-        rc = batch_flush(&op->batch);
-        give_back(op, word, batch_outcome(&op->batch, n), array, both);
-    } else if (rc == FAR_CORRUPT) {
-        rc = drop_damaged(op, view, word);
-    }
-    close_arrays(array);
+    unsigned n = cas_word(op, view, o->word, 0);
+    int rc = batch_flush(&op->batch);
+    give_back(op, o, batch_outcome(&op->batch, n), both);
     return rc;
 }
 
 /* The draft is ready: makes it the table's segment, unless that has another, and takes the word
  * away. Any client does so. */
-static int use(struct op *op, const struct shard_view *view, uint64_t word)
+static int use(struct op *op, const struct shard_view *view, struct opened *o)
 {
-    struct shard_draft_head head;
-    struct pool_array array[2];
-    uint64_t now;
-    ASSERT(word & SHARD_DRAFT_READY);
-    int rc = read_head(op, view, word, &now, &head);
-    if (rc == FAR_OK && now != word)
-        return FAR_OK;
-    if (rc == FAR_OK)
-        rc = open_arrays(op, &head, array);
-    else
-        memset(array, 0, sizeof array);
-    if (rc == FAR_CORRUPT || (rc == FAR_OK && head.version >= SHARD_SEGMENTS)) {
-        close_arrays(array);
-        return drop_damaged(op, view, word);
+    uint64_t ref[2] = {o->head.segment.units, o->head.segment.tops};
+    uint64_t at = offsetof(struct shard_root, segment[o->head.version]);
+    unsigned segment[2];
+    bool unused[2];
+    for (unsigned i = 0; i < 2; i++) {
+        segment[i] = op_cas(op, MARK_PUBLISH, view->root, at + 8 * i, 0, ref[i]);
+        batch_fence(&op->batch); /* if the second is there, so is the first */
     }
-    if (rc == FAR_OK) {
-        uint64_t ref[2] = {head.segment.units, head.segment.tops};
-        uint64_t at = offsetof(struct shard_root, segment[head.version]);
-        unsigned segment[2];
-        bool unused[2];
-        for (unsigned i = 0; i < 2; i++) {
-            segment[i] = op_cas(op, MARK_PUBLISH, view->root, at + 8 * i, 0, ref[i]);
-            batch_fence(&op->batch); /* if the second is there, so is the first */
-        }
-        unsigned n = cas_word(op, view, word, 0);
-        rc = batch_flush(&op->batch);
-        for (unsigned i = 0; i < 2; i++) {
-            enum batch_outcome of = batch_outcome(&op->batch, segment[i]);
-            unused[i] = of != BATCH_DONE && op_result(op, segment[i]) != ref[i];
-        }
-        give_back(op, word, batch_outcome(&op->batch, n), array, unused);
+    unsigned n = cas_word(op, view, o->word, 0);
+    int rc = batch_flush(&op->batch);
+    for (unsigned i = 0; i < 2; i++) {
+        enum batch_outcome of = batch_outcome(&op->batch, segment[i]);
+        unused[i] = of != BATCH_DONE && op_result(op, segment[i]) != ref[i];
     }
-    close_arrays(array);
+    give_back(op, o, batch_outcome(&op->batch, n), unused);
     return rc;
 }
 
 int shard_draft_settle(struct op *op, const struct shard_view *view, uint64_t word)
 {
-    return word == 0                  ? FAR_OK
-           : word & SHARD_DRAFT_READY ? use(op, view, word)
-                                      : discard(op, view, word);
+    struct opened o;
+    if (word == 0)
+        return FAR_OK;
+    int rc = open_draft(op, view, word, &o);
+    bool readable = o.there && rc == FAR_OK;
+    if (rc == FAR_CORRUPT || (readable && o.head.version >= SHARD_SEGMENTS))
+        rc = drop_damaged(op, view, word);
+    else if (readable)
+        rc = word & SHARD_DRAFT_READY ? use(op, view, &o) : discard(op, view, &o);
+    close_draft(&o);
+    return rc;
 }
 
 int shard_mark_array(struct op *op, uint64_t ref, struct marker *marker)
@@ -212,7 +199,7 @@ int shard_mark_array(struct op *op, uint64_t ref, struct marker *marker)
     return rc;
 }
 
-/* A sweep takes a draft away that is not ready. It finds the memory below its mark. */
+/* A sweep uses a draft that is ready, and takes any other away. */
 int shard_draft_mark(struct op *op, const struct shard_view *view, struct marker *marker)
 {
     for (unsigned attempts = 0; index_attempt(&attempts);) {
@@ -222,16 +209,14 @@ int shard_draft_mark(struct op *op, const struct shard_view *view, struct marker
         uint64_t word = op_result(op, n), now;
         if (rc != FAR_OK || word == 0)
             return rc;
-        if (marker->sweeps && !(word & SHARD_DRAFT_READY)) {
-            rc = discard(op, view, word);
+        if (marker->sweeps) {
+            rc = shard_draft_settle(op, view, word);
             if (rc != FAR_OK)
                 return rc;
             continue;
         }
         rc = read_head(op, view, word, &now, &head);
-        if (rc == FAR_CORRUPT && marker->sweeps) /* somebody may just be using it */
-            (void)drop_damaged(op, view, word);
-        if (rc == FAR_CORRUPT && !marker->sweeps) {
+        if (rc == FAR_CORRUPT) {
             marker->damaged = true;
             return FAR_OK;
         }
@@ -356,7 +341,7 @@ static void make_ready(struct op *op, struct shard_view *view)
     unsigned n = cas_word(op, view, word, ready);
     int rc = batch_flush(&op->batch);
     if (rc == FAR_OK && op_swapped(op, n))
-        (void)use(op, view, ready); /* or whoever meets it */
+        (void)shard_draft_settle(op, view, ready); /* if this fails, others do it */
 }
 
 void shard_draft_go_on(struct op *op, struct shard_view *view, bool hurry, bool whole)
@@ -379,7 +364,7 @@ void shard_draft_go_on(struct op *op, struct shard_view *view, bool hurry, bool 
     for (; needed && clears && rc == FAR_OK && !is_clear(d); clears = whole)
         rc = clear_part(op, view);
     if (!needed || rc != FAR_OK) /* a WRITE that failed may land late */
-        (void)discard(op, view, d->word);
+        (void)shard_draft_settle(op, view, d->word);
     else if (is_clear(d))
         make_ready(op, view);
     if (!needed || rc != FAR_OK || is_clear(d))

@@ -10,8 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where round trips cost nothing, one of so many changes that meet a unit that is behind moves
- * it. */
+/* Where round trips cost nothing, one change in this many moves a unit that is behind. */
 #define MOVE_EVERY 8u
 
 /* Until a barrier is over, one in this many operations drives the epoch. */
@@ -530,10 +529,10 @@ void shard_grow(struct op *op, struct shard_view *view, bool forced)
     view->due &= view->due_at == view->version; /* or it was of a version before */
     view->resizing = true;
     uint64_t began = batch_now(&op->batch);
-    bool barrier = view->version == 0 || view->barrier != 0; /* else that comes first */
-    if (barrier)
+    bool begun = view->version == 0 || view->barrier != 0; /* the barrier; else that comes first */
+    if (begun)
         shard_draft_go_on(op, view, view->due, forced);
-    if (view->due && (view->draft.word == 0 || !barrier)) {
+    if (view->due && (view->draft.word == 0 || !begun)) {
         view->due = false;
         int rc = grow(op, view, forced, &busy);
         view->base.cached.stale |= !busy; /* the next operation reads how it is now */
