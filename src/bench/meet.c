@@ -68,6 +68,7 @@ struct meet {
     pthread_cond_t ending;
     pthread_t keeper;
     bool kept, ends; /* the keeper runs; is to end */
+    bool refused;    /* machine 0: one of the others cannot take part */
     atomic_bool stop;
     uint64_t looked; /* when the others' rows were last read */
     int failed;      /* the meeting is over: a machine was given up, or the table is unusable */
@@ -549,10 +550,11 @@ static int await_all(struct meet *m)
         int rc = FAR_OK;
         pthread_mutex_lock(&m->lock);
         missing = list_missing(m, list);
-        bool refused = judge(m, 1, &rc) == NOT_ALL_COME;
-        if (!refused)
-            rc = m->failed != FAR_OK ? err_fail(m->failed, "%s", m->detail) : FAR_OK;
+        m->refused = judge(m, 1, &rc) == NOT_ALL_COME;
+        rc = m->failed != FAR_OK ? err_fail(m->failed, "%s", m->detail) : FAR_OK;
         pthread_mutex_unlock(&m->lock);
+        if (m->refused)
+            return FAR_OK; /* the step that follows says whose error it is, to all */
         if (missing == 0 || rc != FAR_OK)
             return rc;
         if (stopped(m))
@@ -659,7 +661,8 @@ static int follow(struct meet *m)
     return rc == FAR_OK ? start_keeper(m) : rc;
 }
 
-/* Waits until the others have left. */
+/* Waits until the others have left. If one could not take part, those that have yet to come are to
+ * read why. */
 static void await_leaving(struct meet *m)
 {
     bool all = false;
@@ -668,7 +671,9 @@ static void await_leaving(struct meet *m)
         all = look(m) != FAR_OK;
         bool here = false;
         for (unsigned i = 0; i < m->options.machines; i++)
-            here |= i != m->options.rank && m->peer[i].row.state == PRESENT && !m->peer[i].lost;
+            here |=
+                i != m->options.rank && !m->peer[i].lost &&
+                (m->peer[i].row.state == PRESENT || (m->refused && m->peer[i].row.state == ABSENT));
         all |= !here;
         rest(m);
         pthread_mutex_unlock(&m->lock);

@@ -65,6 +65,11 @@ static void *machine_main(void *arg)
     return NULL;
 }
 
+static void start_machine(struct machine *m)
+{
+    assert_int_equal(pthread_create(&m->thread, NULL, machine_main, m), 0);
+}
+
 /* Runs them all to their end. */
 static void run_machines(struct machine *m, unsigned count, void (*work)(struct machine *m))
 {
@@ -72,7 +77,7 @@ static void run_machines(struct machine *m, unsigned count, void (*work)(struct 
         if (!m[i].options.pool)
             m[i].options = options_of(i, count);
         m[i].work = work;
-        assert_int_equal(pthread_create(&m[i].thread, NULL, machine_main, &m[i]), 0);
+        start_machine(&m[i]);
     }
     for (unsigned i = 0; i < count; i++)
         pthread_join(m[i].thread, NULL);
@@ -248,14 +253,23 @@ static void keys_that_others_added_become_known(void **state)
 
 /* ---- joining --------------------------------------------------------------------------------- */
 
+/* Machine 1 has other options. Machine 2 comes when machine 1 has gone, and reads why all the same:
+ * machine 0 waits for it. */
 static void other_options_are_refused(void **state)
 {
     (void)state;
     struct machine m[MACHINES] = {{.status = FAR_OK}};
     for (unsigned i = 0; i < MACHINES; i++)
         m[i].options = options_of(i, MACHINES);
+    m[0].options.patience_ms = 60000;
     m[1].options.options = "--keys 1000\n--ops 20";
-    run_machines(m, MACHINES, NULL);
+    start_machine(&m[0]);
+    start_machine(&m[1]);
+    pthread_join(m[1].thread, NULL);
+    clock_sleep(500000000); /* by then, machine 0 has most likely left the meeting */
+    start_machine(&m[2]);
+    pthread_join(m[2].thread, NULL);
+    pthread_join(m[0].thread, NULL);
     for (unsigned i = 0; i < MACHINES; i++) {
         assert_int_equal(m[i].opened, FAR_INVALID);
         assert_non_null(
