@@ -4,12 +4,18 @@
 
 #include "fabric/fabric.h"
 
+/* FAB_CAS is one of a lock: see locks= of model:. */
+struct bare_verbs {
+    enum fab_kind kind;
+    unsigned outstanding, bytes, rounds;
+    bool one_place; /* else at random places */
+};
+
 /*
- * Every client posts `outstanding` verbs of `bytes` bytes at random places, each with a doorbell of
- * its own, waits for all of them, and begins again, `rounds` times. Sets *rate to millions of verbs
- * per second. FAR_BAD_URI, FAR_NO_MEMORY.
+ * Every client posts `outstanding` verbs, each with a doorbell of its own, waits for all of them, and
+ * begins again, `rounds` times. Sets *rate to millions of verbs per second. FAR_BAD_URI,
+ * FAR_NO_MEMORY.
  */
-int bare_rate(const char *uri, enum fab_kind kind, unsigned outstanding, unsigned bytes,
-              unsigned rounds, double *rate);
+int bare_rate(const char *uri, const struct bare_verbs *verbs, double *rate);
 
 #endif

@@ -9,6 +9,7 @@
 
 #define NODE_BYTES_DEFAULT (4ull << 30)
 #define NODE_BYTES_MAX     (1ull << 40)
+#define GBITS_MAX          1600u
 #define POLL_PS            100000u /* between two polls of a client that does not wait */
 #define POOL_CLIENTS_MAX   65536u
 #define LEASE_MS_MAX       3600000u
@@ -34,8 +35,8 @@ bool model_named(const char *uri)
 struct options {
     const struct nic *nic;
     struct model_shape shape;
-    uint64_t nodes, size, clients, outstanding, groups;
-    bool shared_doorbells;
+    uint64_t nodes, size, clients, outstanding, groups, gbits;
+    bool shared_doorbells, locks_in_nic;
 };
 
 static int read_nic(struct uri *uri, struct options *o)
@@ -58,6 +59,15 @@ static int read_doorbells(struct uri *uri, struct options *o)
     o->shared_doorbells = text && strcmp(text, "shared") == 0;
     if (text && !o->shared_doorbells && strcmp(text, "own") != 0)
         return err_fail(FAR_BAD_URI, "doorbells=%s is neither own nor shared", text);
+    return FAR_OK;
+}
+
+static int read_locks(struct uri *uri, struct options *o)
+{
+    const char *text = uri_option(uri, "locks");
+    o->locks_in_nic = text && strcmp(text, "nic") == 0;
+    if (text && !o->locks_in_nic && strcmp(text, "host") != 0)
+        return err_fail(FAR_BAD_URI, "locks=%s is neither host nor nic", text);
     return FAR_OK;
 }
 
@@ -90,6 +100,10 @@ static int read_options(const char *text, struct options *o)
         rc = read_nic(&uri, o);
     if (rc == FAR_OK)
         rc = read_doorbells(&uri, o);
+    if (rc == FAR_OK)
+        rc = read_locks(&uri, o);
+    if (rc == FAR_OK)
+        rc = uri_number(&uri, "gbits", 0, 1, GBITS_MAX, &o->gbits);
     if (rc == FAR_OK)
         rc = read_shape(&uri, o);
     if (rc == FAR_OK)
@@ -175,9 +189,13 @@ int model_open(const char *uri, struct fab **fab)
     struct model *m = calloc(1, sizeof *m);
     if (!m)
         return err_fail(FAR_NO_MEMORY, "no memory for a model");
-    m->nic = o.nic;
+    m->other = *o.nic;
+    if (o.gbits > 0)
+        m->other.byte = 8 * PS_PER_NS / o.gbits;
+    m->nic = &m->other;
     m->shape = o.shape;
     m->shared_doorbells = o.shared_doorbells;
+    m->locks_in_nic = o.locks_in_nic;
     m->clients = o.shape.machines * o.shape.threads;
     m->fab = (struct fab){.ops = &model_ops,
                           .caps = FAB_CAP_MCAS | FAB_CAP_LOCAL,

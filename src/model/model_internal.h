@@ -110,8 +110,10 @@ struct model {
     struct fab *memory; /* what clients see of the nodes' memory: mem: */
     struct fab_ep *memory_ep;
     const struct nic *nic;
+    struct nic other; /* instead of one of the table */
     struct model_shape shape;
     bool shared_doorbells;
+    bool locks_in_nic;
     unsigned clients;
     uint64_t now;  /* of the event at hand */
     uint64_t from; /* when model_load_begin() was called */

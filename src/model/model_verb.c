@@ -207,11 +207,13 @@ void model_verb_arrive(struct model *m, struct model_verb *f)
     enum fab_class class = fab_class_of(v->kind);
 
     uint64_t at = serve(&node->receive, m->now, request_bytes(nic, v) * nic->byte);
+    bool in_nic = m->locks_in_nic && (v->flags & FAB_MARK) == MARK_LOCK;
     at = serve(&node->message, at, nic->served[class]);
-    at = serve(&node->pcie, at, pcie_bytes(nic, v) * nic->pcie_byte);
+    if (!in_nic)
+        at = serve(&node->pcie, at, pcie_bytes(nic, v) * nic->pcie_byte);
     if (class == FAB_A)
         at = serve(&node->word[hash_sum(&v->off, sizeof v->off, 0) % BUSY_WORDS], at,
-                   nic->same_word);
+                   in_nic ? nic->nic_word : nic->same_word);
     f->pair->executed = later(at, f->pair->executed);
     model_push(m, EVENT_EXECUTE, f->pair->executed, f);
 }

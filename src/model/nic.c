@@ -43,6 +43,7 @@ static const struct nic nics[] = {
         .message = {[FAB_R] = NIC_NS(9.0), [FAB_W] = NIC_NS(10.8), [FAB_A] = NIC_NS(9.0)},
         .served = {[FAB_R] = NIC_NS(9.0), [FAB_W] = NIC_NS(10.8), [FAB_A] = NIC_NS(20)},
         .same_word = NIC_NS(330),      /* [R] 3 M/s on one address in host memory */
+        .nic_word = NIC_NS(110),       /* [R] three times as many in the NIC's memory */
         .byte = NIC_NS(1 / 24.2),      /* 4 lanes of 50 Gb/s, 64/66 */
         .pcie_byte = NIC_NS(1 / 28.2), /* [U] has 14.1 GB/s for PCIe 3.0; 4.0 is twice as fast */
         .header = 46,                  /* InfiniBand: LRH, BTH, RETH, ICRC, VCRC */
@@ -75,6 +76,7 @@ static const struct nic nics[] = {
         .message = {[FAB_R] = NIC_NS(18.0), [FAB_W] = NIC_NS(21.6), [FAB_A] = NIC_NS(20)},
         .served = {[FAB_R] = NIC_NS(18.0), [FAB_W] = NIC_NS(21.6), [FAB_A] = NIC_NS(20)},
         .same_word = NIC_NS(330),      /* [R] */
+        .nic_word = NIC_NS(110),       /* [R] */
         .byte = NIC_NS(1 / 12.5),      /* [U] 4 lanes of 25.78 Gb/s, 64/66 */
         .pcie_byte = NIC_NS(1 / 14.1), /* [U] */
         .header = 46,

@@ -36,6 +36,7 @@ struct nic {
     uint64_t message[3]; /* at the client, by enum fab_class */
     uint64_t served[3];  /* at the memory node */
     uint64_t same_word;  /* an atomic: how long its word is busy */
+    uint64_t nic_word;   /* the same, of a word in the NIC's own memory */
     uint64_t byte;       /* of the network, each way */
     uint64_t pcie_byte;  /* at the memory node */
     unsigned header;     /* bytes of a message besides its data */

@@ -39,11 +39,16 @@ const char *cell_uri(const struct plan_cell *cell, const char *testbed, char uri
         snprintf(uri, CELL_URI_BYTES, "%s", testbed);
     else
         snprintf(uri, CELL_URI_BYTES,
-                 "model:?nic=%s&machines=%u&threads=%u&depth=%u&nodes=%u&size=%s%s%s", n->nic,
+                 "model:?nic=%s&machines=%u&threads=%u&depth=%u&nodes=%u&size=%s%s%s%s", n->nic,
                  n->machines, n->threads, n->depth, n->nodes,
                  cell->verbs.kind ? VERBS_NODE_SIZE : MODEL_NODE_SIZE,
                  n->model_only ? "&groups=0" : "",
-                 n->untuned ? "&doorbells=shared&outstanding=0" : "");
+                 n->untuned ? "&doorbells=shared&outstanding=0" : "",
+                 n->locks_in_nic ? "&locks=nic" : "");
+    if (n->gbits > 0 && n->nic && !on_testbed(cell, testbed)) {
+        size_t used = strlen(uri);
+        snprintf(uri + used, CELL_URI_BYTES - used, "&gbits=%u", n->gbits);
+    }
     if (n->lease_ms > 0 && !testbed) { /* clients that died keep their places for some leases */
         size_t used = strlen(uri);
         snprintf(uri + used, CELL_URI_BYTES - used, "&lease=%u&clients=4096", n->lease_ms);
@@ -58,9 +63,9 @@ static json_t *verbs_configuration(const struct plan_cell *cell)
     json_t *outstanding = json_array();
     for (unsigned i = 0; i < v->outstanding.count; i++)
         json_array_append_new(outstanding, json_integer(v->outstanding.value[i]));
-    return json_pack("{s:s, s:s, s:i, s:i, s:o}", "pool", cell_uri(cell, NULL, uri), "verbs",
-                     v->kind, "bytes", (int)v->bytes, "rounds", (int)v->rounds, "outstanding",
-                     outstanding);
+    return json_pack("{s:s, s:s, s:i, s:b, s:i, s:o}", "pool", cell_uri(cell, NULL, uri), "verbs",
+                     v->kind, "bytes", (int)v->bytes, "one_place", v->one_place, "rounds",
+                     (int)v->rounds, "outstanding", outstanding);
 }
 
 json_t *cell_configuration(const struct plan_cell *cell, const char *testbed)
@@ -217,19 +222,28 @@ static bool stopped(const struct cell_setting *setting)
     return setting->stop && atomic_load(setting->stop);
 }
 
+static enum fab_kind kind_of(const struct plan_verbs *v)
+{
+    return strcmp(v->kind, "read") == 0  ? FAB_READ
+           : strcmp(v->kind, "cas") == 0 ? FAB_CAS
+                                         : FAB_WRITE;
+}
+
 /* One run for each number of outstanding verbs. */
 static int measure_verbs(const struct plan_cell *cell, const struct cell_setting *setting,
                          json_t *runs)
 {
     const struct plan_verbs *v = &cell->verbs;
-    enum fab_kind kind = strcmp(v->kind, "read") == 0 ? FAB_READ : FAB_WRITE;
+    struct bare_verbs verbs = {
+        .kind = kind_of(v), .bytes = v->bytes, .rounds = v->rounds, .one_place = v->one_place};
     char uri[CELL_URI_BYTES];
     cell_uri(cell, NULL, uri);
     for (unsigned i = 0; i < v->outstanding.count; i++) {
         double rate = 0;
         if (stopped(setting))
             return FAR_STOPPED;
-        int rc = bare_rate(uri, kind, v->outstanding.value[i], v->bytes, v->rounds, &rate);
+        verbs.outstanding = v->outstanding.value[i];
+        int rc = bare_rate(uri, &verbs, &rate);
         if (rc != FAR_OK)
             return rc;
         json_t *run = json_pack("{s:s, s:i, s:f}", "workload", v->kind, "outstanding",

@@ -23,7 +23,7 @@ static const struct plan_axis values[2] = {{5, {8, 16, 32, 64, 128}}, {2, {8, 64
 static struct plan_network six_machines(void)
 {
     return (struct plan_network){
-        .nic = "cx5", .machines = 6, .threads = 20, .depth = 1, .nodes = 1};
+        .nic = "cx5", .machines = 6, .threads = 20, .depth = 1, .nodes = 1, .locks_in_nic = true};
 }
 
 static struct plan_cell *add(struct plan *p, const char *what, unsigned number)

@@ -18,7 +18,9 @@ struct plan_network {
     unsigned nodes;
     unsigned deaths;   /* of clients in a second, on the model only */
     unsigned lease_ms; /* 0: the default */
+    unsigned gbits;    /* of the model: the network's rate, if it is not that of the card */
     bool untuned;      /* of the model: the driver's default doorbells, and no limit of verbs */
+    bool locks_in_nic; /* of the model: words of locks are in the card's own memory */
     bool model_only; /* the cell is about the model, so it runs there also if there is a testbed */
 };
 
@@ -31,8 +33,9 @@ struct plan_axis {
 
 /* Verbs without an index, on the model: see bench/bare.h. */
 struct plan_verbs {
-    const char *kind; /* "read" or "write"; NULL: the cell measures an index */
+    const char *kind; /* "read", "write" or "cas"; NULL: the cell measures an index */
     unsigned bytes, rounds;
+    bool one_place; /* all at the same word */
     struct plan_axis outstanding; /* verbs of each client: a run for each number */
 };
 
@@ -65,7 +68,7 @@ struct plan {
 struct plan_cell *plan_add(struct plan *p, const char *index, const char *name, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Adds a cell for READs or WRITEs of 8 bytes on the model. */
+/* Adds a cell for verbs of 8 bytes on the model. */
 struct plan_cell *plan_add_verbs(struct plan *p, const char *kind, const char *name, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -27,12 +27,16 @@ struct plan_network testbed_shard(unsigned threads)
 
 struct plan_network testbed_rcuckoo(unsigned clients)
 {
-    return spread("cx5", clients, clients > 8 ? clients / 8 : 1);
+    struct plan_network n = spread("cx5", clients, clients > 8 ? clients / 8 : 1);
+    n.locks_in_nic = true;
+    return n;
 }
 
 struct plan_network testbed_chime(unsigned clients)
 {
-    return spread("cx6", clients, clients > 10 ? clients / 10 : 1);
+    struct plan_network n = spread("cx6", clients, clients > 10 ? clients / 10 : 1);
+    n.gbits = 100;
+    return n;
 }
 
 void testbed_divide(struct meet *meet, struct bench_config *config)

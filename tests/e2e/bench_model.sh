@@ -83,6 +83,8 @@ refused "option 'outstanding' takes a number from 0 to" --pool 'model:?outstandi
 refused "machines=64 with threads=64 each are more than 1024 clients: take fewer" --pool 'model:?machines=64&threads=64'
 refused "sim: is called model: now" --pool 'sim:?nic=cx6'
 refused "doorbells=x is neither own nor shared" --pool 'model:?doorbells=x'
+refused "locks=x is neither host nor nic" --pool 'model:?locks=x'
+refused "option 'gbits' takes a number from 1 to 1600, not '0'" --pool 'model:?gbits=0'
 refused "model: has no option 'foo'" --pool 'model:?foo=1'
 refused "'x' follows model:, where only options are allowed" --pool model:x
 for option in '--threads 2' '--threads 1,2' '--depth 4' '--processes 2'; do

@@ -269,7 +269,7 @@ static void verbs_can_be_stopped(void **state)
 static void the_configuration_of_verbs_has_everything(void **state)
 {
     (void)state;
-    struct plan_cell *cell = new_verbs_cell(), other[6];
+    struct plan_cell *cell = new_verbs_cell(), other[9];
     unsigned count = sizeof other / sizeof *other;
     for (unsigned i = 0; i < count; i++)
         other[i] = *cell;
@@ -279,6 +279,9 @@ static void the_configuration_of_verbs_has_everything(void **state)
     other[3].verbs.outstanding.count--;
     other[4].network.threads++;
     other[5].network.untuned = true;
+    other[6].network.gbits = 100;
+    other[7].network.locks_in_nic = true;
+    other[8].verbs.one_place = true;
     json_t *configuration = cell_configuration(cell, NULL);
     assert_non_null(configuration);
     for (unsigned i = 0; i < count; i++) {
