@@ -12,8 +12,8 @@ struct bare_verbs {
 };
 
 /*
- * Every client posts `outstanding` verbs, each with a doorbell of its own, waits for all of them, and
- * begins again, `rounds` times. Sets *rate to millions of verbs per second. FAR_BAD_URI,
+ * Every client posts `outstanding` verbs, each with a doorbell of its own, waits for all of them,
+ * and begins again, `rounds` times. Sets *rate to millions of verbs per second. FAR_BAD_URI,
  * FAR_NO_MEMORY.
  */
 int bare_rate(const char *uri, const struct bare_verbs *verbs, double *rate);

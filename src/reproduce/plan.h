@@ -35,7 +35,7 @@ struct plan_axis {
 struct plan_verbs {
     const char *kind; /* "read", "write" or "cas"; NULL: the cell measures an index */
     unsigned bytes, rounds;
-    bool one_place; /* all at the same word */
+    bool one_place;               /* all at the same word */
     struct plan_axis outstanding; /* verbs of each client: a run for each number */
 };
 

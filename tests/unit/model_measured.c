@@ -35,8 +35,8 @@ static double rate(enum measured_verb verb, unsigned threads, unsigned outstandi
                             });
 }
 
-/* RCuckoo's paper, Fig. 1: 50 million CASes a second at most, 3 at one word, and three times as many
- * in the NIC's memory. */
+/* RCuckoo's paper, Fig. 1: 50 million CASes a second at most, 3 at one word, and three times as
+ * many in the NIC's memory. */
 static void atomics_of_connectx_5_are_met(void **state)
 {
     (void)state;
