@@ -290,13 +290,27 @@ int wire_nodes_connect(struct fab *fab, int (*connect)(struct fab *fab, unsigned
     return rc;
 }
 
+/* Is a memory node listed twice, perhaps by two names? */
+static int check_distinct(const struct wire_nodes *nodes, const struct fab *fab)
+{
+    for (unsigned i = 1; i < fab->nodes; i++)
+        for (unsigned k = 0; k < i; k++)
+            if (nodes->known[i] == WIRE_NODE_KNOWN && nodes->known[k] == WIRE_NODE_KNOWN &&
+                nodes->instance[i] == nodes->instance[k])
+                return err_fail(FAR_BAD_URI, "%s and %s are the same memory node: list it once",
+                                nodes->address[k].text, nodes->address[i].text);
+    return FAR_OK;
+}
+
 int wire_nodes_claim(const struct wire_nodes *nodes, struct fab *fab,
                      int (*claim)(struct fab *fab, uint32_t *value))
 {
     uint64_t start = clock_ns();
     uint32_t value;
-    int rc;
+    int rc = check_distinct(nodes, fab);
 
+    if (rc != FAR_OK)
+        return rc;
     while ((rc = claim(fab, &value)) == FAR_OK && value == WIRE_CLAIM_WAIT) {
         if (clock_ns() - start > CLAIM_WAIT_NS)
             return err_fail(FAR_TIMEOUT, "another client has been making the pool on %s for %llu s",

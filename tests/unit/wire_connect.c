@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <setjmp.h>
+#include <stdio.h>
 #include <string.h>
 #include <cmocka.h>
 
@@ -67,12 +68,42 @@ static void a_node_that_refuses_is_not_away(void **state)
     }
 }
 
+static int claim_nothing(struct fab *fab, uint32_t *value)
+{
+    (void)fab;
+    asked++;
+    *value = WIRE_CLAIM_THERE;
+    return FAR_OK;
+}
+
+/* Two addresses of one node: found before anything is claimed there. */
+static void a_node_that_is_listed_twice_is_refused(void **state)
+{
+    struct fab fab = {.nodes = NODES};
+    struct wire_nodes nodes = {.timeout_ms = 0};
+    (void)state;
+    asked = 0;
+    for (unsigned i = 0; i < NODES; i++) {
+        nodes.known[i] = WIRE_NODE_KNOWN;
+        nodes.instance[i] = i == 2 ? 7 : 100 + i;
+        snprintf(nodes.address[i].text, sizeof nodes.address[i].text, "host%u:7000", i);
+    }
+    assert_int_equal(wire_nodes_claim(&nodes, &fab, claim_nothing), FAR_OK);
+    nodes.instance[2] = nodes.instance[0];
+    assert_int_equal(wire_nodes_claim(&nodes, &fab, claim_nothing), FAR_BAD_URI);
+    assert_non_null(strstr(far_error_detail(), "host0:7000 and host2:7000 are the same"));
+    nodes.known[2] = WIRE_NODE_NEW; /* away: nothing is known of it */
+    assert_int_equal(wire_nodes_claim(&nodes, &fab, claim_nothing), FAR_OK);
+    assert_int_equal(asked, 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_node_that_cannot_be_reached_is_away),
         cmocka_unit_test(the_first_node_must_be_there),
         cmocka_unit_test(a_node_that_refuses_is_not_away),
+        cmocka_unit_test(a_node_that_is_listed_twice_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
