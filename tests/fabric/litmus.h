@@ -9,6 +9,7 @@
 #ifndef TESTS_FABRIC_LITMUS_H
 #define TESTS_FABRIC_LITMUS_H
 
+#include "base/clock.h"
 #include "fabric/rig.h"
 
 #include <pthread.h>
@@ -18,7 +19,8 @@
 #define LITMUS_SLOTS 512 /* pairs of variables between two clean-ups */
 #endif
 #define LITMUS_ROUNDS ((200000 / RIG_SLOW + LITMUS_SLOTS - 1) / LITMUS_SLOTS)
-#define LITMUS_STRIDE 128 /* bytes from one slot's variable to the next */
+#define LITMUS_NS     5000000000u /* after this time the round under way is the last */
+#define LITMUS_STRIDE 128         /* bytes from one slot's variable to the next */
 #define LITMUS_X      (1u << 20)
 #define LITMUS_Y      (LITMUS_X + LITMUS_SLOTS * LITMUS_STRIDE + 64)
 #define LITMUS_SPAN   (LITMUS_SLOTS * LITMUS_STRIDE)
@@ -101,7 +103,7 @@ struct litmus_run {
     const struct litmus *test;
     struct fab *fab;
     bool apart; /* each verb in a request of its own */
-    unsigned rounds;
+    bool over;  /* set before the barrier of a round that there is not */
     gaddr var[2];
     pthread_barrier_t round;
     unsigned arrived[2]; /* rendezvous: slots begun, by thread */
@@ -183,8 +185,10 @@ static void *litmus_worker(void *arg)
     unsigned begun = 0;
 
     litmus_settle(t->self);
-    for (unsigned round = 0; round < run->rounds; round++) {
+    for (;;) {
         pthread_barrier_wait(&run->round); /* the variables are clean */
+        if (run->over)
+            break;
         for (unsigned slot = 0; slot < LITMUS_SLOTS; slot++) {
             rendezvous(run, t->self, ++begun);
             litmus_slot(r, run, t->self, slot);
@@ -212,26 +216,29 @@ static unsigned litmus_judge(struct litmus_run *run, const uint64_t *x, const ui
 }
 
 /* The forbidden outcomes seen. Verbs apart or on two nodes are posts with a wait between them,
- * which leave less to chance than one request does: a quarter of the rounds will do. */
+ * which leave less to chance than one request does: a quarter of the rounds will do. Where other
+ * programs keep the processors busy, the two threads hardly ever run at the same time, and each
+ * rendezvous waits for the scheduler: then time decides. */
 static unsigned litmus_run(struct rig *r, const struct litmus *test, unsigned y_node, bool apart)
 {
     struct litmus_run *run = calloc(1, sizeof *run);
     struct litmus_thread arg[2] = {{run, 0}, {run, 1}};
     pthread_t thread[2];
-    unsigned violations = 0;
-    uint64_t *x = r->buf, *y = r->buf + LITMUS_SPAN / 8;
+    unsigned violations = 0, rounds = apart || y_node ? (LITMUS_ROUNDS + 3) / 4 : LITMUS_ROUNDS;
+    uint64_t *x = r->buf, *y = r->buf + LITMUS_SPAN / 8, began = clock_ns();
 
     assert_non_null(run);
     run->test = test;
     run->fab = r->fab;
     run->apart = apart;
-    run->rounds = apart || y_node ? (LITMUS_ROUNDS + 3) / 4 : LITMUS_ROUNDS;
     run->var[X] = gaddr_make(0, LITMUS_X);
     run->var[Y] = gaddr_make(y_node, LITMUS_Y);
     assert_int_equal(pthread_barrier_init(&run->round, NULL, 3), 0);
     for (int i = 0; i < 2; i++)
         assert_int_equal(pthread_create(&thread[i], NULL, litmus_worker, &arg[i]), 0);
-    for (unsigned round = 0; round < run->rounds; round++) {
+    for (unsigned round = 0; round < rounds; round++) {
+        if (round > 0 && clock_ns() - began > LITMUS_NS)
+            break;
         memset(r->buf, 0, 2 * LITMUS_SPAN);
         batch_write(&r->b, MARK_EARLY, run->var[X], 0, x, LITMUS_SPAN);
         batch_write(&r->b, MARK_EARLY, run->var[Y], 0, y, LITMUS_SPAN);
@@ -243,6 +250,8 @@ static unsigned litmus_run(struct rig *r, const struct litmus *test, unsigned y_
         rig_flush(r);
         violations += litmus_judge(run, x, y);
     }
+    run->over = true;
+    pthread_barrier_wait(&run->round);
     for (int i = 0; i < 2; i++)
         pthread_join(thread[i], NULL);
     pthread_barrier_destroy(&run->round);
