@@ -83,8 +83,8 @@ int wire_nodes_welcomed(struct wire_nodes *nodes, unsigned node, const struct wi
 int wire_nodes_connect(struct fab *fab, int (*connect)(struct fab *fab, unsigned node));
 
 /* Finds out whether this client is to make the pool (fab->fresh). If another is making it, waits.
- * `claim` sends CLAIM to node 0. Making a pool needs all of its nodes. FAR_BAD_URI: a node is listed
- * twice. FAR_TIMEOUT, FAR_NOT_A_POOL, FAR_UNREACHABLE, and what `claim` returns. */
+ * `claim` sends CLAIM to node 0. Making a pool needs all of its nodes. FAR_BAD_URI: a node is
+ * listed twice. FAR_TIMEOUT, FAR_NOT_A_POOL, FAR_UNREACHABLE, and what `claim` returns. */
 int wire_nodes_claim(const struct wire_nodes *nodes, struct fab *fab,
                      int (*claim)(struct fab *fab, uint32_t *value));
 

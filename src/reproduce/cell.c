@@ -33,8 +33,8 @@ bool cell_measured(const struct plan_cell *cell, const struct cell_setting *sett
 const char *cell_uri(const struct plan_cell *cell, const char *testbed, char uri[CELL_URI_BYTES])
 {
     const struct plan_network *n = &cell->network;
-    if (!n->nic)
-        snprintf(uri, CELL_URI_BYTES, "mem:");
+    if (!n->nic) /* as on a network: nothing is done for a round trip's being free */
+        snprintf(uri, CELL_URI_BYTES, "mem:?defer=1");
     else if (on_testbed(cell, testbed))
         snprintf(uri, CELL_URI_BYTES, "%s", testbed);
     else

@@ -167,8 +167,8 @@ static void the_model_gets_its_clients_by_its_uri(void **state)
     char uri[CELL_URI_BYTES];
     struct bench_config config;
     struct plan_cell *cell = new_cell("race");
-    assert_string_equal(cell_uri(cell, NULL, uri), "mem:");
-    assert_string_equal(cell_uri(cell, "shm:bed", uri), "mem:");
+    assert_string_equal(cell_uri(cell, NULL, uri), "mem:?defer=1");
+    assert_string_equal(cell_uri(cell, "shm:bed", uri), "mem:?defer=1");
     cell->network = testbed_shard(36);
     cell->network.depth = 4;
     assert_string_equal(cell_uri(cell, NULL, uri),
