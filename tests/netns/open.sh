@@ -23,11 +23,13 @@ refused() {
 refused "ucx://$b,$a" "the memory given as node 0 is node 1 of its pool"
 refused "ucx://$a" "node 0 belongs to a pool of 2 nodes, but 1 are given"
 refused "ucx://$a,$b,$new" "node 0 belongs to a pool of 2 nodes, but 3 are given"
-refused "ucx://$a,$a" "the memory given as node 1 is node 0 of its pool"
 refused "ucx://$other,$b" "node 0 belongs to a pool of 1 nodes, but 2 are given"
 refused "ucx://$new,$b" "$new has no pool yet, but $b is part of one"
 refused "ucx://$a,$new" "node 1 holds no Farside pool"
 refused "ucx://$a,$other" "node 1 belongs to another pool than node 0"
+run_at c2 get --pool "ucx://$a,$a" key
+expect_code 2
+expect_err "$a and $a are the same memory node: list it once"
 # Nobody listens; nobody is there; it was there. The pool is opened without the second node, but not without the
 # first.
 away() {
