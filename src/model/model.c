@@ -53,21 +53,14 @@ static int read_nic(struct uri *uri, struct options *o)
     return err_fail(FAR_BAD_URI, "nic=%s is not one of %s", name, known);
 }
 
-static int read_doorbells(struct uri *uri, struct options *o)
+/* An option that has one of two values: is it the second? It is the first if it is not given. */
+static int read_choice(struct uri *uri, const char *name, const char *first, const char *second,
+                       bool *is_second)
 {
-    const char *text = uri_option(uri, "doorbells");
-    o->shared_doorbells = text && strcmp(text, "shared") == 0;
-    if (text && !o->shared_doorbells && strcmp(text, "own") != 0)
-        return err_fail(FAR_BAD_URI, "doorbells=%s is neither own nor shared", text);
-    return FAR_OK;
-}
-
-static int read_locks(struct uri *uri, struct options *o)
-{
-    const char *text = uri_option(uri, "locks");
-    o->locks_in_nic = text && strcmp(text, "nic") == 0;
-    if (text && !o->locks_in_nic && strcmp(text, "host") != 0)
-        return err_fail(FAR_BAD_URI, "locks=%s is neither host nor nic", text);
+    const char *text = uri_option(uri, name);
+    *is_second = text && strcmp(text, second) == 0;
+    if (text && !*is_second && strcmp(text, first) != 0)
+        return err_fail(FAR_BAD_URI, "%s=%s is neither %s nor %s", name, text, first, second);
     return FAR_OK;
 }
 
@@ -99,9 +92,9 @@ static int read_options(const char *text, struct options *o)
     if (rc == FAR_OK)
         rc = read_nic(&uri, o);
     if (rc == FAR_OK)
-        rc = read_doorbells(&uri, o);
+        rc = read_choice(&uri, "doorbells", "own", "shared", &o->shared_doorbells);
     if (rc == FAR_OK)
-        rc = read_locks(&uri, o);
+        rc = read_choice(&uri, "locks", "host", "nic", &o->locks_in_nic);
     if (rc == FAR_OK)
         rc = uri_number(&uri, "gbits", 0, 1, GBITS_MAX, &o->gbits);
     if (rc == FAR_OK)
