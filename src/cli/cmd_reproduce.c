@@ -198,7 +198,7 @@ int cmd_reproduce(int argc, char **argv)
     char names[EXPERIMENT_NAMES_BYTES];
     const struct cli_option options[] = {
         {"list", NULL, "print the experiments and the figures that they repeat", .flag = &list},
-        {"quick", NULL, "fewer keys, operations and points: all of it takes minutes",
+        {"quick", NULL, "fewer keys, operations and points: all of it takes an hour or two",
          .flag = &s.options.quick},
         {"out", "DIR", "the directory for the results (" DEFAULT_DIR ")", .text = &s.options.dir},
         {"resume", NULL,
