@@ -110,7 +110,7 @@ static int claim(struct repair *r)
 {
     struct op *op = r->op;
     uint64_t stamp = r->entry->stamp;
-    unsigned n = op_cas(op, MARK_LOCK, r->sub.part.anchor, offsetof(struct rcuckoo_anchor, repair),
+    unsigned n = op_cas(op, MARK_HINT, r->sub.part.anchor, offsetof(struct rcuckoo_anchor, repair),
                         0, stamp);
     int rc = batch_flush(&op->batch);
     r->refused = rc == FAR_OK && !op_swapped(op, n) && op_result(op, n) != stamp;
@@ -121,7 +121,7 @@ static int claim(struct repair *r)
 static void add_disclaim(struct repair *r)
 {
     batch_fence(&r->op->batch);
-    op_cas(r->op, MARK_LOCK, r->sub.part.anchor, offsetof(struct rcuckoo_anchor, repair),
+    op_cas(r->op, MARK_HINT, r->sub.part.anchor, offsetof(struct rcuckoo_anchor, repair),
            r->entry->stamp, 0);
 }
 
@@ -250,7 +250,7 @@ static int close_words(struct repair *r)
         batch_fence(&op->batch);
     }
     for (unsigned i = 0; i < r->locks.count; i++)
-        n[i] = op_mcas(op, MARK_LOCK, r->sub.part.anchor, word_at(r, i), 0, 0, RCUCKOO_REPAIR,
+        n[i] = op_mcas(op, MARK_HINT, r->sub.part.anchor, word_at(r, i), 0, 0, RCUCKOO_REPAIR,
                        RCUCKOO_REPAIR);
     rc = batch_flush(&op->batch);
     r->found_closed = rc == FAR_OK;
@@ -462,7 +462,7 @@ static int check_stamp(struct op *op, struct rcuckoo_view *view, const struct rc
                    sub->part.depth, (unsigned long long)sub->part.suffix);
     if (!report->repair)
         return FAR_OK;
-    n = op_cas(op, MARK_LOCK, sub->part.anchor, delta, search.stamp, 0);
+    n = op_cas(op, MARK_HINT, sub->part.anchor, delta, search.stamp, 0);
     rc = batch_flush(&op->batch);
     if (rc == FAR_OK && op_swapped(op, n))
         index_repaired(report, &report->stranded, "  repaired: its stamp was removed");
