@@ -2,7 +2,6 @@
 #include "check/check_internal.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define LIN_BUDGET_DEFAULT 1000000u
@@ -66,27 +65,6 @@ void check_count_sites(struct check *c, struct sites *sites)
 
 /* ---- judging --------------------------------------------------------------------------------- */
 
-#define FINDING_MAX 160
-
-static void on_finding(void *arg, const char *line)
-{
-    char *first = arg;
-    if (first[0] == '\0')
-        snprintf(first, FINDING_MAX, "%s", line);
-}
-
-/* The walker may find locks that dead clients left. It must find no damage. */
-static void walk_tables(struct check *c, far_session *session)
-{
-    for (unsigned i = 0; i < c->plan.tables; i++) {
-        char finding[FINDING_MAX] = "";
-        int rc = far_table_check(session, c->table[i], on_finding, finding);
-        if (rc != FAR_OK)
-            check_fail_status(c, CHECK_BAD_STRUCTURE, rc, "the walk of table %u (\"%s\")", i,
-                              finding);
-    }
-}
-
 /* With no other client at work: is the structure sound, are its contents right, can they change? */
 static void inspect(struct check *c)
 {
@@ -98,7 +76,7 @@ static void inspect(struct check *c)
         return;
     }
     check_members_audit(c, fresh);
-    walk_tables(c, fresh);
+    check_walk_tables(c, fresh);
     check_memory_audit(c, fresh);
     check_lock_audit(c);
     check_handle_audit(c);
@@ -113,10 +91,14 @@ static void inspect(struct check *c)
     check_sweep_audit(c, fresh);
     if (c->result.verdict == CHECK_PASSED)
         check_journal_audit(c);
-    walk_tables(c, fresh);
+    check_walk_tables(c, fresh);
+    if (c->set->chains)
+        check_chain_audit(c);
     check_room_audit(c, fresh);
     check_empty_audit(c, fresh);
     far_session_close(fresh);
+    if (c->set->chains && c->result.verdict == CHECK_PASSED)
+        check_chain_alone(c);
 }
 
 static uint64_t history_hash(void *arg)

@@ -40,7 +40,8 @@ struct check_settings {
     const struct site_aim *aim; /* NULL: none. Needs check_count_sites() */
     unsigned grow; /* programs: the table is about to be restructured for the n-th time */
     bool deletes_take_memory; /* so a full pool may stay full */
-    bool tails; /* nodes have second images that lag as marks allow, and lose one of the two */
+    bool tails;  /* nodes have second images that lag as marks allow, and lose one of the two */
+    bool chains; /* each word is kept on two nodes (src/chain) */
 };
 
 /* A fixed program instead of a random workload: for enumeration. */

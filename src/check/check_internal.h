@@ -338,6 +338,9 @@ int check_drop_set_up(struct check *c, far_session *session);
 /* A client uses such a table, drops it, or makes it again under the same name. */
 int check_drop_use(struct check *c, struct check_client *me);
 /* With no client at work: are all drops completed, and are dropped tables gone? */
+void check_walk_tables(struct check *c, far_session *fresh);
+void check_chain_audit(struct check *c);
+void check_chain_alone(struct check *c);
 void check_drop_audit(struct check *c, far_session *fresh);
 
 /* ---- check_handle.c -------------------------------------------------------------------------- */

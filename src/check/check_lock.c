@@ -48,7 +48,7 @@ static int take(struct check *c, struct check_client *me, bool *taken)
 {
     struct op *op = &me->session->op;
     uint64_t mine = HELD | (me->id + 1ull) << 8;
-    batch_faa(&op->batch, MARK_PUBLISH, NODE0, LOCK_OFF, TICKET, &op->word[0]);
+    batch_faa(&op->batch, MARK_SUM, NODE0, LOCK_OFF, TICKET, &op->word[0]);
     batch_fence(&op->batch);
     unsigned lock = batch_mcas(&op->batch, MARK_LOCK, NODE0, LOCK_OFF, 0, HELD, mine, HELD | HOLDER,
                                &op->word[1]);

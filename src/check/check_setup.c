@@ -1,4 +1,5 @@
 /* Sets up a run: a pool, one or two tables that are about to grow, and clients. */
+#include "chain/chain_layout.h"
 #include "check/check_internal.h"
 
 #include <string.h>
@@ -82,14 +83,20 @@ static int open_pool(struct check *c)
         .stops = c->plan.stops,
         .lives = c->plan.lives,
     };
+    bool chain = c->set->chains;
+    if (chain) { /* a machine has the halves of two nodes, and lines */
+        unsigned slots = c->plan.crowded ? c->clients + SLOTS_LEFT : REGISTRY_SLOTS;
+        uint64_t lines = chain_bytes(slots + CHAIN_GUESTS);
+        c->sim_set.node_bytes = 2 * (c->sim_set.node_bytes + lines / 4096 * 4096 + 8192);
+    }
     sim_watch(c->sim, NULL, NULL);
     int rc = sim_begin(c->sim, &c->sim_set, c->tape);
     if (rc != FAR_OK)
         return rc;
-    if (!c->program && !shadow_begin(&c->shadow, c->sim, &c->sim_set, on_mistake, c))
+    if (!chain && !c->program && !shadow_begin(&c->shadow, c->sim, &c->sim_set, on_mistake, c))
         return FAR_NO_MEMORY;
     c->growth = (struct growth){.watch = {.grew = on_growth, .lags = on_lag}};
-    c->plan.knobs.free_watch = c->program ? NULL : &c->shadow.watch;
+    c->plan.knobs.free_watch = chain || c->program ? NULL : &c->shadow.watch;
     c->plan.knobs.growth_watch = &c->growth.watch;
     sim_fab(c->sim)->clients_wanted = c->plan.crowded ? c->clients + SLOTS_LEFT : REGISTRY_SLOTS;
     sim_fab(c->sim)->lease_ms = c->plan.no_fence ? LEASE_MS_NO_FENCE : LEASE_MS;
@@ -97,6 +104,7 @@ static int open_pool(struct check *c)
     sim_fab(c->sim)->voters = c->plan.votes ? c->plan.nodes : 0;
     sim_fab(c->sim)->processes = CHECK_CLIENTS_MAX + 1;
     sim_open_in(c->sim, CHECK_CLIENTS_MAX); /* the harness is a process of its own */
+    sim_fab(c->sim)->replicas = c->set->chains ? 2 : 1;
     rc = store_open(sim_fab(c->sim), &c->plan.knobs, &c->pool);
     if (rc == FAR_OK)
         c->pool->pool.evicts = c->plan.crowded;
@@ -379,8 +387,12 @@ bool check_set_up(struct check *c, struct sites *sites)
     int rc = FAR_OK;
     check_plan(c);
     check_twist(c, sites);
-    if (c->set->tails) /* clients of replicated pools can be shut out */
+    if (c->set->tails || c->set->chains) /* clients of replicated pools can be shut out */
         c->plan.no_fence = c->plan.no_mcas = c->plan.stops = c->plan.lives = false;
+    if (c->set->chains) {
+        c->plan.wraps = c->plan.votes = false; /* these write words past the chains */
+        c->plan.nodes += c->plan.nodes == 1;
+    }
     c->clients = c->set->clients + c->plan.growers + c->plan.latecomers;
     c->keys = c->set->keys + c->plan.cold;
     c->next_cold = c->set->keys;

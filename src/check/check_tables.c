@@ -195,3 +195,24 @@ void check_empty_audit(struct check *c, far_session *fresh)
         use_again(c, fresh);
     c->result.coverage.emptied++;
 }
+
+#define FINDING_MAX 160
+
+static void on_finding(void *arg, const char *line)
+{
+    char *first = arg;
+    if (first[0] == '\0')
+        snprintf(first, FINDING_MAX, "%s", line);
+}
+
+/* The walker may find locks that dead clients left. It must find no damage. */
+void check_walk_tables(struct check *c, far_session *session)
+{
+    for (unsigned i = 0; i < c->plan.tables; i++) {
+        char finding[FINDING_MAX] = "";
+        int rc = far_table_check(session, c->table[i], on_finding, finding);
+        if (rc != FAR_OK)
+            check_fail_status(c, CHECK_BAD_STRUCTURE, rc, "the walk of table %u (\"%s\")", i,
+                              finding);
+    }
+}

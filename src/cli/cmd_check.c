@@ -128,9 +128,15 @@ static int fill_defaults(struct config *c)
     if (c->exhaustive && (c->coverage || c->at))
         return cli_misused("check", "--exhaustive does not go with %s",
                            c->coverage ? "--coverage" : "--at");
-    if (c->set.tails && (c->exhaustive || c->set.profile == SIM_IB_LOOSE))
-        return cli_misused("check", "--tails does not go with %s",
+    const char *twice = c->set.tails ? "tails" : c->set.chains ? "chains" : NULL;
+    if (twice && (c->exhaustive || c->set.profile == SIM_IB_LOOSE))
+        return cli_misused("check", "--%s does not go with %s", twice,
                            c->exhaustive ? "--exhaustive" : "--profile ib_loose");
+    if (c->set.chains && (c->set.tails || c->coverage || c->at))
+        return cli_misused("check", "--chains does not go with %s",
+                           c->set.tails  ? "--tails"
+                           : c->coverage ? "--coverage"
+                                         : "--at");
     if (c->unmet && !c->coverage)
         return cli_misused("check", "--unmet needs --coverage");
     if (!c->exhaustive && c->set.grow > 0)
@@ -200,7 +206,11 @@ static void repeat_command(const struct output *o, const struct check_settings *
              "farside check --index %s --seeds %" PRIu64 "..%" PRIu64
              " --clients %u --keys %u --ops %u --faults %s --profile %s%s%s%s",
              s->index, seed, seed, s->clients, s->keys, s->ops, faults,
-             sim_profile_name(s->profile), s->tails ? " --tails" : "", s->aim ? " --at " : "", aim);
+             sim_profile_name(s->profile),
+             s->tails    ? " --tails"
+             : s->chains ? " --chains"
+                         : "",
+             s->aim ? " --at " : "", aim);
 }
 
 static void note_failure(struct output *o, struct tally *t, uint64_t seed,
@@ -706,6 +716,10 @@ int cmd_check(int argc, char **argv)
          "give each node a second image, which lags as the marks of verbs allow, and lose one of "
          "the two in most runs (docs/fabric.md)",
          .flag = &c.set.tails},
+        {"chains", NULL,
+         "keep each word on two nodes, as pools with replicas=2 do, and compare the two in the end "
+         "(docs/replication.md)",
+         .flag = &c.set.chains},
         {"exhaustive", NULL,
          "run every schedule of every program of this size instead of seeds (2 clients, 1 key, 1 "
          "operation, --faults reorder,interleave; torn, crash and error can be added)",

@@ -209,6 +209,14 @@ static uint32_t view_of(const struct batch *b)
     return b->outside_views ? 0 : fab_view(b->ep);
 }
 
+/* The post waits for another client. */
+static __attribute__((noinline)) void held_up(struct batch *b)
+{
+    if (!b->req.done && b->policy && b->policy->held_up)
+        b->policy->held_up(b->policy, b->req.held_by - 1);
+    b->req.held_by = 0; /* not before: if it is done meanwhile, nobody need resume this fiber */
+}
+
 static int post_one(struct batch *b, struct fab_verb *verbs, unsigned count)
 {
     struct fab_ep *ep = b->ep;
@@ -219,6 +227,8 @@ static int post_one(struct batch *b, struct fab_verb *verbs, unsigned count)
     b->req.done = false;
     b->req.away = 0;
     b->req.rest_done = false;
+    memset(&b->req.more, 0, sizeof b->req.more);
+    b->req.held_by = 0;
     b->req.tell = NULL; /* what is done at once is not waited for */
     int rc = ep->ops->post(ep, &b->req);
     if (rc != FAR_OK)
@@ -229,8 +239,16 @@ static int post_one(struct batch *b, struct fab_verb *verbs, unsigned count)
             fiber_yield();
         else
             ep->ops->poll(ep, true);
+        if (__builtin_expect(b->req.held_by != 0, 0))
+            held_up(b);
     }
     b->in_doubt = status_in_doubt(b->req.status);
+    if (b->req.more.verbs > 0) {
+        b->cost->rtts += b->req.more.rtts;
+        b->cost->verbs += b->req.more.verbs;
+        b->cost->bytes_read += b->req.more.read;
+        b->cost->bytes_written += b->req.more.written;
+    }
     return b->req.status;
 }
 

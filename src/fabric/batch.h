@@ -108,6 +108,9 @@ struct batch_policy {
      * sets that of the endpoint. What did not happen is then posted again. NULL: the flush
      * fails. */
     int (*learn)(const struct batch_policy *policy);
+    /* Called while a post waits for the client of that slot, for long, and again if it goes on
+     * waiting (fab_req.held_by). It must not use this batch. NULL: the post waits. */
+    void (*held_up)(const struct batch_policy *policy, unsigned slot);
     struct batch_piggyback *piggyback; /* NULL: none */
 };
 

@@ -2,6 +2,7 @@
 #include "fabric/fabric.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #define CLIENTS_MAX  (1u << 16)
 #define LEASE_MS_MIN 50
@@ -38,6 +39,13 @@ int fab_pool_options(struct uri *uri, struct fab_options *options)
     int rc = uri_number(uri, "clients", 0, 1, CLIENTS_MAX, &options->clients);
     if (rc == FAR_OK)
         rc = uri_number(uri, "lease", 0, LEASE_MS_MIN, LEASE_MS_MAX, &options->lease_ms);
+    if (rc == FAR_OK)
+        rc = uri_number(uri, "replicas", 1, 1, FAB_NODES_MAX, &options->replicas);
+    if (rc == FAR_OK && options->replicas > 2)
+        rc = err_fail(FAR_UNSUPPORTED, "replicas=%u: more than two are not kept yet",
+                      (unsigned)options->replicas);
+    if (rc == FAR_OK && options->replicas > 1 && strcmp(uri->scheme, "mem") != 0)
+        rc = err_fail(FAR_UNSUPPORTED, "replicas=2: so far only mem: keeps each word twice");
     if (rc == FAR_OK)
         rc = uri_number(uri, "voters", 0, 1, FAB_VOTERS_MAX, &options->voters);
     if (rc == FAR_OK && options->voters > 0 && options->voters % 2 == 0)

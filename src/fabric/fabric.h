@@ -106,6 +106,15 @@ struct fab_req {
      * view, and all other nodes have executed their verbs (FABRIC-F6). */
     bool rest_done;
     const struct fab_site *site; /* that posts it; NULL: none */
+    /* Set to 0 by the poster. What the request costs more than its verbs in one round trip. */
+    struct {
+        uint32_t rtts, verbs;
+        uint64_t read, written;
+    } more;
+    /* Set to 0 by the poster. The request is not done yet, because for long the client of the slot
+     * held_by - 1 has had a word that it wants (fab_chain_ops). Its poster is told once, looks
+     * after that client, and sets this to 0 again. */
+    unsigned held_by;
 };
 
 static inline void fab_queue_add(struct fab_queue *queue, struct fab_req *req)
@@ -131,6 +140,16 @@ static inline void fab_complete(struct fab_req *req, int status)
 {
     req->status = status;
     req->done = true;
+    if (req->tell && req->held_by == 0)
+        fab_queue_add(req->tell, req);
+}
+
+/* For fabrics: the request waits for the client of that slot. */
+static inline void fab_hold(struct fab_req *req, unsigned slot)
+{
+    if (req->held_by != 0)
+        return;
+    req->held_by = slot + 1;
     if (req->tell)
         fab_queue_add(req->tell, req);
 }
@@ -170,6 +189,39 @@ enum fab_life { FAB_LIFE_UNKNOWN, FAB_ALIVE, FAB_DEAD };
 
 struct fab_ep;
 struct fab;
+
+/*
+ * What only a fabric has that keeps each word on two machines (src/chain). What a client has begun
+ * on one of them and not ended on the other stands in lines, which belong to a slot of the
+ * registry.
+ */
+struct fab_chain_ops {
+    /* Takes lines that no slot has, for a client that has none. It gives them back when it takes
+     * those of a slot. FAR_CONTENTION: all are taken, those of *slot by *holder. */
+    int (*visit)(struct fab_ep *ep, uint64_t client, unsigned *slot, uint64_t *holder);
+    /* Takes the lines of a slot, from the client `from` (0: from nobody), before the client takes
+     * the slot. Waits for all that is under way on this endpoint. FAR_CONTENTION: *holder has
+     * them. */
+    int (*seat)(struct fab_ep *ep, unsigned slot, uint64_t from, uint64_t client, uint64_t *holder);
+    /* Gives them back, when all that is under way has ended. The slot is free already. */
+    void (*leave)(struct fab_ep *ep);
+    /* Who has the lines of the slot? 0: nobody. */
+    int (*holder)(struct fab_ep *ep, unsigned slot, uint64_t *client);
+    /* Ends what a client has begun that is shut out, and gives its lines back. FAR_CONTENTION:
+     * *holder has them by now. */
+    int (*settle)(struct fab_ep *ep, unsigned slot, uint64_t client, uint64_t *holder);
+    /* Waits until all that is done has ended, too. */
+    void (*finish)(struct fab_ep *ep);
+    /* How many requests have been posted; and have that many ended, too, the first ones? */
+    uint64_t (*posted)(struct fab_ep *ep);
+    bool (*ended)(struct fab_ep *ep, uint64_t count);
+    /* The operation that has posted that request has ended: the locks that it has not released are
+     * not its own any more. */
+    void (*forget)(struct fab_ep *ep, const struct fab_req *req);
+    /* Notes the epoch in which requests are made from now on (0: as before). Returns the oldest one
+     * in which one was made that has not ended, though it may be done; UINT64_MAX: all have. */
+    uint64_t (*oldest)(struct fab_ep *ep, uint64_t epoch);
+};
 
 struct fab_ops {
     const char *scheme;
@@ -218,6 +270,7 @@ struct fab_ops {
     /* Sets the identity of the endpoint's verbs for fence() and life(): the client's registration.
      * The endpoint's last identity counts as dead. NULL if both are. */
     void (*identify)(struct fab_ep *ep, uint64_t client);
+    const struct fab_chain_ops *chain; /* NULL: it has no chains */
     /* Shuts a client out: no verb of an endpoint with that identity takes effect once this has
      * returned FAR_OK. It does not wait for nodes. FAB_PENDING: some have not answered yet; call
      * again with the same client. They answer or fail within the fabric's time-out. An error: a
@@ -255,6 +308,7 @@ struct fab {
     uint64_t clients_wanted; /* from the URI, for a new pool; 0: the default */
     uint64_t lease_ms;       /* from the URI, for a new pool; 0: the default */
     uint64_t voters;         /* from the URI, for a new pool; 0: none        */
+    uint64_t replicas;       /* from the URI: of each word; 1 or 2           */
     enum fab_wait wait;      /* from the URI                                 */
     uint64_t size[FAB_NODES_MAX];
     /* AWAY-1  A node that could not be reached when the pool was opened is a bit of `away`, and its
@@ -341,7 +395,7 @@ void fab_ep_free_in_child(struct fab_ep *ep);
 
 /* The options that every fabric has for a new pool, 0 if they are not given. */
 struct fab_options {
-    uint64_t clients, lease_ms, voters;
+    uint64_t clients, lease_ms, voters, replicas;
 };
 /* FAR_BAD_URI. */
 int fab_pool_options(struct uri *uri, struct fab_options *options);
@@ -351,6 +405,7 @@ static inline void fab_set_options(struct fab *fab, const struct fab_options *op
     fab->clients_wanted = options->clients;
     fab->lease_ms = options->lease_ms;
     fab->voters = options->voters;
+    fab->replicas = options->replicas;
 }
 
 /* FAR_UNSUPPORTED if the fabric's pools do not outlive their users, or the fabric's own. */

@@ -35,7 +35,7 @@ bool model_named(const char *uri)
 struct options {
     const struct nic *nic;
     struct model_shape shape;
-    uint64_t nodes, size, clients, outstanding, groups, gbits;
+    uint64_t nodes, size, clients, replicas, outstanding, groups, gbits;
     bool shared_doorbells, locks_in_nic;
 };
 
@@ -103,6 +103,8 @@ static int read_options(const char *text, struct options *o)
         rc = uri_number(&uri, "nodes", 1, 1, MODEL_NODES_MAX, &o->nodes);
     if (rc == FAR_OK)
         rc = uri_size(&uri, "size", NODE_BYTES_DEFAULT, 1, NODE_BYTES_MAX, &o->size);
+    if (rc == FAR_OK)
+        rc = uri_number(&uri, "replicas", 1, 1, 2, &o->replicas);
     if (rc == FAR_OK)
         rc = uri_number(&uri, "outstanding", o->nic->outstanding, 0, UINT32_MAX, &o->outstanding);
     if (rc == FAR_OK)
@@ -198,6 +200,7 @@ int model_open(const char *uri, struct fab **fab)
                           .outstanding = (unsigned)o.outstanding * o.shape.machines,
                           .processes = o.shape.machines,
                           .groups = o.groups,
+                          .replicas = o.replicas,
                           .clients_wanted = o.clients,
                           .lease_ms = o.shape.lease_ms};
     m->client = calloc(m->clients, sizeof *m->client);

@@ -51,6 +51,7 @@ static void free_client(struct client *c)
         c->ep->ops->buf_free(c->ep, c->members.word, MEMBERS_WORDS * 8);
     members_end(&c->members);
     free(c->to_voters);
+    client_rescue_free(c);
 }
 
 void client_free_in_child(struct client *c)
@@ -102,6 +103,8 @@ int client_open(struct pool *pool, struct fab_ep *ep, uint64_t seed, struct clie
     int rc = FAR_OK;
     if (pool->voters > 0)
         rc = open_to_voters(c);
+    if (rc == FAR_OK && ep->ops->chain)
+        rc = client_rescue_init(c);
     if (rc == FAR_OK)
         rc = c->stock.of && c->watch.of && c->sweep.old_chunks && c->epoch.words
                  ? client_join(c)
@@ -183,8 +186,8 @@ static void leave(struct client *c, struct op *op)
     batch_fence(&op->batch);
     batch_cas(&op->batch, MARK_PUBLISH, NODE0, slot_delta(c->slot), c->incarnation, 0, &word[1]);
     int rc = batch_flush(&op->batch); /* if this fails, the slot stays, and its lease lapses */
-    if (rc == FAR_OK && c->pool->voters > 0)
-        members_absent(&c->members, c->to_voters, c->slot, c->incarnation);
+    if (rc == FAR_OK)
+        client_vanish(c, c->slot, c->incarnation);
 }
 
 void client_close(struct client *c)

@@ -125,7 +125,8 @@ struct lines {
         uint32_t next; /* the next free line on its node: its index plus one; 0: none */
         uint32_t walk; /* the last walk that visited it */
         uint8_t state;
-        bool spent; /* it may say something, though no operation needs that any more */
+        bool spent;     /* it may say something, though no operation needs that any more */
+        uint64_t posts; /* spent: but others may, until these have ended (fab_chain_ops.ended) */
     } * line;
     unsigned count, room;
     unsigned registration; /* how often the client has taken a slot */
@@ -163,6 +164,7 @@ struct client {
     struct batch *to_voters; /* and the batch by which they are asked. It does not yield to the
                                 ring: so operations of the client ask one after the other */
     struct cost voters_cost;
+    struct rescue *rescue; /* rescue.c; NULL: words are not kept twice */
     struct rng rng;
     uint64_t nonce;  /* for client_unique() */
     uint64_t stamps; /* given so far */

@@ -257,6 +257,13 @@ void op_pause_below(struct op *op, uint64_t bound);
  */
 int op_begin(struct op *op, struct cached *cached);
 void op_end(struct op *op);
+/* The operation has ended for good. Locks that it leaves are others' to release. */
+static inline void op_forget_locks(struct op *op)
+{
+    const struct fab_chain_ops *chain = op->batch.ep->ops->chain;
+    if (__builtin_expect(chain != NULL, 0))
+        chain->forget(op->batch.ep, &op->batch.req);
+}
 bool op_in_flight(const struct op *op);
 
 /* Work that ended with this status has no verbs under way. If it has published nothing, then it

@@ -130,6 +130,8 @@ int client_give_all(struct op *op, unsigned node);
 
 /* ---- clients/watch.c ------------------------------------------------------------------------- */
 
+/* Does this client count as dead, by what its slot says now and has said before? */
+bool client_is_dead(struct client *c, const struct client_slot *s, unsigned slot, uint64_t asked);
 /* Reads the registry, all of it, into one of the op's buffers. */
 int client_registry(struct op *op, struct client_slot **slots);
 /* Bytes that all clients have announced as retired, and as free but held. */
@@ -156,6 +158,8 @@ static inline bool client_recovery_waits(const struct client *c, unsigned slot)
 
 /* ---- clients/epoch.c ------------------------------------------------------------------------- */
 
+/* For a heartbeat that does not ride with an announcement. */
+uint64_t client_next_heartbeat(struct client *c);
 /* Sets up the announcement and the rules for posts. `words` has client_words_bytes(). */
 void client_epoch_init(struct client *client, uint64_t *words);
 static inline size_t client_words_bytes(const struct pool *pool)
@@ -172,6 +176,17 @@ uint64_t client_certify(struct client *client, uint64_t epoch);
 void client_forget_caches(struct client *client);
 /* Marks all caches stale. */
 void client_doubt_caches(struct client *client);
+
+/* ---- clients/rescue.c ------------------------------------------------------------------------ */
+
+int client_rescue_init(struct client *c);
+void client_rescue_free(struct client *c);
+/* Takes lines for a client that has no slot yet. */
+int client_visit(struct op *op);
+/* Ends what a client that is shut out has begun on one machine of a chain and not on the other. */
+int client_settle(struct client *c, unsigned slot, uint64_t incarnation);
+/* Waits until nothing of the client is on its way to the tail. */
+void client_finish(struct client *c);
 
 /* ---- clients/journal_slots.c ----------------------------------------------------------------- */
 
@@ -211,7 +226,7 @@ int client_fence_out(struct op *op, uint64_t incarnation);
 /* MEMBERS-4: takes the line of a slot at the voters, or removes it (incarnation 0: whoever has it).
  * Does nothing in a pool without voters. */
 int client_appear(struct op *op, struct presence_claim claim, uint64_t *holder);
-void client_vanish(struct op *op, unsigned slot, uint64_t incarnation);
+void client_vanish(struct client *c, unsigned slot, uint64_t incarnation);
 
 /* Shuts out the suspect and recovers what it left. Any number of clients may call this at once: one
  * does it, the others return. A client without a slot takes the suspect's if that left work undone,

@@ -62,8 +62,9 @@ struct sim_verb {
     bool skipped;  /* it releases a lock that was lost with the head: `result` was read */
 };
 
-struct sim_request {     /* a request on its way */
-    struct fab_req *req; /* NULL once it has completed */
+#define SIM_VERBS_MAX (4 * BATCH_MAX) /* of a request: chains add some to a batch's */
+struct sim_request {                  /* a request on its way */
+    struct fab_req *req;              /* NULL once it has completed */
     uint32_t client;
     uint32_t number;   /* among the client's requests */
     uint64_t identity; /* of its client when it was posted */
@@ -86,7 +87,7 @@ struct sim_request {     /* a request on its way */
     uint64_t until; /* only until then                                   */
     int status;
     void *late_data; /* copies of the buffers of verbs that outlive their request */
-    struct sim_verb verb[BATCH_MAX];
+    struct sim_verb verb[SIM_VERBS_MAX];
 };
 
 enum client_state {

@@ -205,7 +205,7 @@ int sim_nic_post(struct sim *sim, uint32_t client, struct fab_ep *ep, struct fab
     struct sim_request *r = sim_request_take(sim);
     if (!r)
         return FAR_NO_MEMORY;
-    ASSERT(req->count > 0 && req->count <= BATCH_MAX);
+    ASSERT(req->count > 0 && req->count <= SIM_VERBS_MAX);
     r->in_use = true;
     r->reported = r->any_executed = r->stray = false;
     r->req = req;
@@ -436,7 +436,8 @@ static bool obstructed(struct sim *sim, const struct event *e)
     uint64_t until = e->kind == EVENT_VERB ? sim_tail_waits(sim, r, e->verb) : 0;
     if (until)
         return put_off(sim, e, until);
-    bool healthy = r->req && r->status == FAR_OK;
+    /* What a client that has ended left under way may go on, but there is nobody to fail. */
+    bool healthy = r->req && r->status == FAR_OK && c->state != CLIENT_FINISHED;
     enum fault aimed = healthy ? sim_site_fault(sim, r, answers) : FAULT_NONE;
     if (!aimed && healthy && e->kind == EVENT_VERB &&
         sim_adversary_stops(sim, r->client, &r->verb[e->verb])) {
@@ -568,7 +569,7 @@ void sim_nic_request(struct sim *sim, const struct event *e)
     if (go && r->unanswered == 0)
         go_on(sim, r);
     while (left > 0) {
-        unsigned ready[BATCH_MAX] = {0}, count = 0;
+        unsigned ready[SIM_VERBS_MAX] = {0}, count = 0;
         for (unsigned i = 0; i < r->count; i++)
             if (r->verb[i].state <= VERB_DUE && r->verb[i].waits == 0)
                 ready[count++] = i;

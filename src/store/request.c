@@ -165,7 +165,10 @@ static int attempt(far_session *s, struct op *op, const struct far_op *r, struct
                    struct far_result *result)
 {
     int rc = attempt_any(s, op, r, view, result);
-    return rc == FAR_FENCED ? attempt_any(s, op, r, view, result) : rc;
+    if (rc == FAR_FENCED)
+        rc = attempt_any(s, op, r, view, result);
+    op_forget_locks(op);
+    return rc;
 }
 
 /* Names the indexes that do keep keys in order. */

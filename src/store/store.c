@@ -1,6 +1,7 @@
 /* Pools: the handles that all threads of a process share. */
 #include "store/store_internal.h"
 
+#include "chain/chain.h"
 #include "pool/turns.h"
 #include "store/keeper.h"
 #include "store/maintain.h"
@@ -28,13 +29,16 @@ int store_open(struct fab *fab, const struct knobs *knobs, far_pool **out)
     if (!pool)
         return err_fail(FAR_NO_MEMORY, "no memory for a pool handle");
     int rc = process_number(&pool->process);
+    pool->fab = pool->machines = fab;
     if (rc == FAR_OK)
-        rc = pool_open(fab, knobs, &pool->pool);
+        rc = chain_open_if(fab, &pool->fab);
+    if (rc == FAR_OK)
+        rc = pool_open(pool->fab, knobs, &pool->pool);
     if (rc != FAR_OK) {
+        chain_free(pool->fab, fab);
         free(pool);
         return rc;
     }
-    pool->fab = fab;
     pool->opener = pool->process;
     store_maintain_pool(pool);
     open_shared(pool);
@@ -75,8 +79,9 @@ static void free_pool(far_pool *pool, bool ours)
     pool_relief_close(pool->pool.relief);
     if (ours)
         pthread_mutex_destroy(&pool->lock);
-    if (pool->owns_fab && (ours || (pool->fab->caps & FAB_CAP_LOCAL)))
-        fab_close(pool->fab);
+    chain_free(pool->fab, pool->machines);
+    if (pool->owns_fab && (ours || (pool->machines->caps & FAB_CAP_LOCAL)))
+        fab_close(pool->machines);
     free(pool);
 }
 

@@ -22,7 +22,7 @@ struct far_table {
 };
 
 struct far_pool {
-    struct fab *fab;
+    struct fab *fab, *machines; /* the same, or chains of these */
     struct pool pool;
     bool owns_fab;
     unsigned process;         /* that may use it, see process.h; 0: it is closed    */

@@ -6,7 +6,7 @@
 # Every external name of the library's objects starts with one of these, and says where it belongs.
 modules="clock err event_queue fds fiber hist mapping process rng text
          batch direct fab mem module shm superblock ucx uri verbs wire
-         block catalog client freelist journal marks op pool size stock turn turns
+         block catalog chain client freelist journal marks op pool size stock turn turns
          chime index race rcuckoo sephash shard tuning
          store far memd members paxos"
 

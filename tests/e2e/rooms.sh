@@ -15,6 +15,7 @@ fabric base fabric
 fabric/ucx base fabric fabric/ucx
 fabric/verbs base fabric fabric/verbs
 members base fabric members
+chain base fabric chain
 pool base fabric members pool POOLS
 pool/memory base fabric pool pool/memory
 pool/clients base fabric members pool pool/memory pool/clients
@@ -25,11 +26,11 @@ index/chime base fabric pool index index/chime | POOLS
 index/shard base fabric pool index index/shard | POOLS
 index/rcuckoo base fabric pool index index/rcuckoo | POOLS
 index/sephash base fabric pool index index/sephash | POOLS
-store base fabric pool index store | POOLS
+store base fabric chain pool index store | POOLS
 memd base fabric fabric/ucx fabric/verbs memd
 module base fabric memd module
 sim base fabric sim
-check base fabric members pool index store sim check | POOLS
+check base fabric members chain pool index store sim check | POOLS
 model base fabric model
 out base out
 bench base fabric store model out bench | pool POOLS index

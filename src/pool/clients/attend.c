@@ -88,11 +88,13 @@ int client_park(struct op *op)
     }
     /* JOURNAL-J5. If a node is unreachable, the next heartbeat tries again. */
     (void)journal_blank_spent(op);
+    client_finish(c);
     if (!client_has_stray_writes(c)) /* EPOCH-E6: else this only sends a heartbeat */
         c->attention.parked = true;
     client_announce_parked(c);
     batch_read(&op->batch, NODE0, CONTROL_OFF, op->pool_word, 8);
     int rc = batch_flush(&op->batch);
+    client_finish(c);
     if (rc != FAR_OK) { /* it may land later, when operations are in flight again */
         c->attention.lease_lost = true;
         c->must_leave_slot = true;

@@ -72,8 +72,14 @@ static uint64_t certificate(const struct client *c)
         return NO_EPOCH;
     if (c->attention.sweep_unmet || c->epoch.unmet > 0 || client_has_stray_writes(c))
         return c->epoch.certified;
-    return c->epoch.oldest && c->epoch.oldest->epoch < c->epoch.validated ? c->epoch.oldest->epoch
-                                                                          : c->epoch.validated;
+    uint64_t epoch = c->epoch.validated;
+    if (c->epoch.oldest && c->epoch.oldest->epoch < epoch)
+        epoch = c->epoch.oldest->epoch;
+    if (c->rescue) { /* what is left of requests that are done (fab_chain_ops) */
+        uint64_t oldest = c->ep->ops->chain->oldest(c->ep, 0);
+        epoch = oldest < epoch ? oldest : epoch;
+    }
+    return epoch;
 }
 
 static struct client *announcer(struct batch_piggyback *piggyback)
@@ -149,7 +155,8 @@ static void announcement_completed(struct batch_piggyback *piggyback, int status
         c->attention.lease_lost = c->must_leave_slot = true;
         return;
     }
-    c->lease_deadline = c->epoch.posted_at + c->lease_ns;
+    if (c->epoch.posted_at + c->lease_ns > c->lease_deadline) /* else RESCUE-3 */
+        c->lease_deadline = c->epoch.posted_at + c->lease_ns;
     /* EPOCH-E2: this announcement read the version after the last one had read the epoch. */
     for (struct cached *cached = c->epoch.caches; cached; cached = cached->next)
         if (cached != c->epoch.validates || f[F_VERSION] != cached->version)
@@ -157,6 +164,10 @@ static void announcement_completed(struct batch_piggyback *piggyback, int status
     c->epoch.announced++;
     uint64_t before = c->epoch.seen;
     c->epoch.validated = before;
+    if (c->rescue)
+        (void)c->ep->ops->chain->oldest(c->ep, c->epoch.oldest && c->epoch.oldest->epoch < before
+                                                   ? c->epoch.oldest->epoch
+                                                   : before);
     /* If the registry has grown since our last look, we have not read all of it: a client that
      * joined before the epoch was `before` is below the `high` that this announcement has read. */
     if (f[F_CONTROL + 1] > c->epoch.high && f[F_CONTROL + 1] <= c->pool->clients) {
@@ -250,6 +261,8 @@ static void post_failed(const struct batch_policy *policy)
 {
     struct client *c = ((const struct client_posts *)policy)->client;
     c->broke_at = client_now(c);
+    if (c->rescue) /* its lines may say what it does not know: others settle them */
+        c->attention.lease_lost = c->must_leave_slot = true;
 }
 
 void client_epoch_init(struct client *c, uint64_t *words)
@@ -270,6 +283,11 @@ void client_epoch_init(struct client *c, uint64_t *words)
 }
 
 /* ---- operations ------------------------------------------------------------------------------ */
+
+uint64_t client_next_heartbeat(struct client *c)
+{
+    return ++c->epoch.heartbeat;
+}
 
 void client_send_heartbeat(struct client *c)
 {
@@ -314,6 +332,8 @@ void client_withhold_announcements(struct client *c, bool withheld)
 uint64_t client_certify(struct client *c, uint64_t epoch)
 {
     c->epoch.seen = c->epoch.validated = c->epoch.certified = epoch;
+    if (c->rescue)
+        (void)c->ep->ops->chain->oldest(c->ep, epoch);
     return ++c->epoch.heartbeat;
 }
 

@@ -52,6 +52,8 @@
  *       and siblings leave a line alone that another operation recovers. So these lines are read
  *       once, before the first of them is recovered, and journal_visit() shows them as they were
  *       read. If each visit read them again, a recovery would go by the square of a ring's depth.
+ *   JOURNAL-J8  Where each word is on two machines, a lock may be released at one of them behind
+ *       the answer. A spent line that names it is not used again before that, nor blanked.
  *
  * A chain that is damaged is cut there, by the slot's next owner: what follows cannot be read.
  */
@@ -238,6 +240,18 @@ bool journal_lacks_line(const struct op *op)
            l->free[op->lacks_line - 1] == 0;
 }
 
+/* JOURNAL-J8: the first free line that nobody needs any more. */
+static uint32_t *free_line(struct client *c, unsigned node)
+{
+    uint32_t *from = &c->lines.free[node];
+    if (!c->rescue)
+        return from;
+    while (*from != 0 && c->lines.line[*from - 1].spent &&
+           !c->ep->ops->chain->ended(c->ep, c->lines.line[*from - 1].posts))
+        from = &c->lines.line[*from - 1].next;
+    return from;
+}
+
 #define TAKE_TURNS 64
 
 int journal_take(struct op *op, unsigned node, struct journal *j)
@@ -248,7 +262,8 @@ int journal_take(struct op *op, unsigned node, struct journal *j)
     *j = (struct journal){.registration = l->registration};
     if (!op_buffer(op, BUF_JOURNAL, sizeof(struct journal_image)))
         return FAR_NO_MEMORY;
-    for (unsigned turn = 0; l->free[node] == 0 || !(l->nodes >> node & 1); turn++) {
+    uint32_t *from = free_line(op->client, node);
+    for (unsigned turn = 0; *from == 0 || !(l->nodes >> node & 1); turn++) {
         int rc = FAR_CONTENTION; /* each time, siblings took the line that was made */
         if (turn < TAKE_TURNS && !(l->nodes >> node & 1))
             rc = note_node(op, node);
@@ -258,9 +273,10 @@ int journal_take(struct op *op, unsigned node, struct journal *j)
             op->lacks_line = node + 1;
         if (rc != FAR_OK)
             return rc;
+        from = free_line(op->client, node);
     }
-    unsigned i = l->free[node] - 1;
-    l->free[node] = l->line[i].next;
+    unsigned i = *from - 1;
+    *from = l->line[i].next;
     l->line[i].state = LINE_TAKEN;
     j->place = i + 1;
     j->at = l->line[i].at;
@@ -282,6 +298,8 @@ static void give_back(struct op *op, struct journal *j, bool left, bool spent)
     ASSERT(j->place <= l->count && l->line[j->place - 1].state == LINE_TAKEN);
     if (j->stamp != 0) /* else the line is as it was taken */
         l->line[j->place - 1].spent = spent;
+    if (spent && op->client->rescue)
+        l->line[j->place - 1].posts = op->client->ep->ops->chain->posted(op->client->ep);
     if (left && j->stamp != 0)
         set_left(op->client, j->place - 1);
     else
@@ -374,6 +392,8 @@ void journal_write_blank(struct op *op, gaddr at, uint64_t blank[2])
 void journal_end(struct op *op, struct journal *j)
 {
     struct journal_image *image = image_of(op, j);
+    if (op->batch.count == 0)
+        client_finish(op->client); /* JOURNAL-J8 */
     if (image)
         journal_write_blank(op, j->at, image->blank);
 }
@@ -425,6 +445,7 @@ int journal_blank_spent(struct op *op)
     const unsigned registration = l->registration;
     uint32_t place[BATCH_MAX];
     int rc = FAR_OK;
+    client_finish(op->client); /* JOURNAL-J8 */
     for (unsigned node = 0; node < op->pool->nodes; node++) {
         int one = FAR_OK;
         while (one == FAR_OK && registration == l->registration) {

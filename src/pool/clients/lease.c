@@ -125,19 +125,29 @@ int client_fence_out(struct op *op, uint64_t incarnation)
     return fence_out(op, incarnation, true);
 }
 
-/* ---- the lines of client slots at voters ----------------------------------------------------- */
+/* ---- the lines of client slots, at voters and of chains -------------------------------------- */
 
 int client_appear(struct op *op, struct presence_claim claim, uint64_t *holder)
 {
     struct client *c = op->client;
-    return c->pool->voters == 0 ? FAR_OK
-                                : members_present(&c->members, c->to_voters, claim, holder);
+    const struct fab_chain_ops *chain = c->ep->ops->chain;
+    int rc = FAR_OK;
+    if (c->pool->voters > 0)
+        rc = members_present(&c->members, c->to_voters, claim, holder);
+    if (rc != FAR_OK || !chain)
+        return rc;
+    rc = chain->seat(c->ep, claim.slot, claim.from, claim.to, holder);
+    if (rc != FAR_OK && c->pool->voters > 0)
+        members_absent(&c->members, c->to_voters, claim.slot, claim.to);
+    return rc;
 }
 
-void client_vanish(struct op *op, unsigned slot, uint64_t incarnation)
+void client_vanish(struct client *c, unsigned slot, uint64_t incarnation)
 {
-    if (op->pool->voters > 0)
-        members_absent(&op->client->members, op->client->to_voters, slot, incarnation);
+    if (c->ep->ops->chain && incarnation != 0)
+        c->ep->ops->chain->leave(c->ep);
+    if (c->pool->voters > 0)
+        members_absent(&c->members, c->to_voters, slot, incarnation);
 }
 
 /* LEASE-L2: a client that is not registered cannot complete anything. It takes the slot, and the
@@ -161,7 +171,7 @@ static int inherit(struct op *op, unsigned slot, uint64_t fenced)
     if (rc == FAR_OK && op->pool_word[0] != fenced) { /* another client was faster */
         c->slot = NO_SLOT;
         c->attention.inherited = false;
-        client_vanish(op, slot, c->incarnation);
+        client_vanish(c, slot, c->incarnation);
     }
     c->watch.reaped += rc == FAR_OK && c->slot == slot;
     return rc;
@@ -241,6 +251,8 @@ static int shut_out(struct op *op, unsigned slot, bool wait, uint64_t *word)
 
     if ((*word & CLIENT_REPAIRED) == 0 || (*word & CLIENT_FENCED) == 0) {
         rc = fence_out(op, incarnation, wait);
+        if (rc == FAR_OK)
+            rc = client_settle(c, slot, incarnation);
         if (rc != FAR_OK)
             return rc;
         batch_cas(&op->batch, MARK_PUBLISH, NODE0, slot_delta(slot), incarnation, fenced,
@@ -279,7 +291,7 @@ static int count_death(struct op *op, unsigned slot)
 static int free_slot(struct op *op, unsigned slot, uint64_t word)
 {
     struct client *c = op->client;
-    client_vanish(op, slot, 0);
+    client_vanish(c, slot, 0);
     batch_cas(&op->batch, MARK_PUBLISH, NODE0, slot_delta(slot), word, 0, op->pool_word);
     int rc = batch_flush(&op->batch);
     c->watch.reaped += rc == FAR_OK && op->pool_word[0] == word;
@@ -356,15 +368,17 @@ static int recover(struct op *op, bool wait)
     unsigned slot = (unsigned)c->watch.suspect, lines = 0;
     uint64_t word = c->watch.of[slot].incarnation;
 
+    bool registers = !op->batch.policy->piggyback; /* this operation registers the client */
     c->watch.suspect = -1;
-    int rc = shut_out(op, slot, wait, &word);
+    int rc = registers ? client_visit(op) : FAR_OK;
+    if (rc == FAR_OK)
+        rc = shut_out(op, slot, wait, &word);
     if (rc == FAB_PENDING) {
         c->watch.suspect = (int)slot; /* goes on with the next operation */
         return FAR_OK;
     }
     if (rc != FAR_OK || word == 0)
         return rc;
-    bool registers = !op->batch.policy->piggyback; /* this operation registers the client */
     if (!registers && (c->attention.joining || c->slot == NO_SLOT))
         return FAR_OK; /* a sibling does: the name to recover under is not known yet */
     if (!registers) {

@@ -66,9 +66,10 @@ static int look_for_client(struct op *op, uint64_t incarnation, bool *found)
     return rc;
 }
 
-/* The voters say that `holder` has a slot that nobody has in the registry: it registers just now,
- * or it died while it registered or left. If it does not get on for two leases, it is shut out, and
- * the slot is free. If it has another slot, it tried this one and could not take its line back. */
+/* The voters, or the slot's lines, say that `holder` has a slot that nobody has in the registry: it
+ * registers just now, or it died while it registered or left. If it does not get on for two leases,
+ * it is shut out, and the slot is free. If it has another slot, it tried this one and could not
+ * take its line back. */
 static int clear_slot(struct op *op, unsigned slot, uint64_t holder)
 {
     struct client *c = op->client;
@@ -82,8 +83,10 @@ static int clear_slot(struct op *op, unsigned slot, uint64_t holder)
     bool registered = false;
     int rc = look_for_client(op, holder, &registered);
     if (rc == FAR_OK && !registered)
-        rc = client_fence_out(op, holder);
-    if (rc == FAR_OK)
+        rc = client_fence_out(op, holder | 1);
+    if (rc == FAR_OK && !registered)
+        rc = client_settle(c, slot, holder);
+    if (rc == FAR_OK && c->pool->voters > 0)
         members_absent(&c->members, c->to_voters, slot, holder);
     return rc;
 }
@@ -133,7 +136,7 @@ static int claim_slot(struct op *op, struct client *c)
         if (rc != FAR_OK || op->pool_word[0] == 0)
             return rc;
         c->slot = NO_SLOT;
-        client_vanish(op, slot, c->incarnation);
+        client_vanish(c, slot, c->incarnation);
     }
     c->slot = NO_SLOT;
     return FAR_NO_CLIENT_SLOT;
@@ -328,7 +331,9 @@ static int join(struct op *op, struct client *c)
     c->must_leave_slot = false;
     c->attention.inherited = false;
     journal_forget(c);
-    int rc = client_learn_view(c);
+    int rc = client_visit(op);
+    if (rc == FAR_OK)
+        rc = client_learn_view(c);
     if (rc == FAR_OK)
         rc = claim_slot(op, c);
     if (rc == FAR_NO_CLIENT_SLOT && (c->pool->kept || c->pool->evicts))
@@ -368,7 +373,7 @@ int client_renew(struct op *op)
               op->pool_word);
     rc = batch_flush(&op->batch);
     if (rc == FAR_OK && op->pool_word[0] != c->incarnation) {
-        client_vanish(op, c->slot, incarnation);
+        client_vanish(c, c->slot, incarnation);
         return FAR_FENCED;
     }
     if (rc != FAR_OK)

@@ -111,6 +111,13 @@ static bool note(struct client *c, const struct client_slot *s, unsigned slot)
     return true;
 }
 
+bool client_is_dead(struct client *c, const struct client_slot *s, unsigned slot, uint64_t asked)
+{
+    if (note(c, s, slot) && !c->ep->ops->life)
+        return false;
+    return judge(c, s, slot, asked, true) == FAB_DEAD;
+}
+
 bool client_watch(struct client *c, const struct client_slot *slots, unsigned count, uint64_t epoch,
                   uint64_t asked)
 {
